@@ -92,6 +92,26 @@ func (d Destination) parse(img *Image) (destinationRefs, error) {
 	return refs, nil
 }
 
+// Resolve is the digest that the destination's tag names now; found is false when the registry knows no such tag.
+func Resolve(ctx context.Context, d Destination) (digest string, found bool, err error) {
+	var opts []name.Option
+	if loopback(d.Registry) {
+		opts = append(opts, name.Insecure)
+	}
+	tag, err := name.NewTag(d.Ref()+":"+d.Tag, opts...)
+	if err != nil {
+		return "", false, fmt.Errorf("image %s:%s: %w", d.Ref(), d.Tag, err)
+	}
+	desc, err := remote.Head(tag, remoteOptions(ctx, d.Registry, d.Token)...)
+	if status(err) == http.StatusNotFound {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("asking the registry for %s: %w", tag, err)
+	}
+	return desc.Digest.String(), true, nil
+}
+
 // awaitVisible asks by digest until the registry knows it. Fly's registry is known to answer MANIFEST_UNKNOWN
 // for a moment after a push, and a machine created in that moment fails to pull.
 func awaitVisible(ctx context.Context, ref name.Digest, want v1.Hash, options []remote.Option) error {

@@ -92,6 +92,12 @@ func TestPushedImageIsPulledByItsDigest(t *testing.T) {
 			if byTag, err := remote.Head(ref.Context().Tag("v1")); err != nil || byTag.Digest.String() != img.Digest() {
 				t.Errorf("tag v1: %v %v", byTag, err)
 			}
+			for tag, want := range map[string]string{"v1": img.Digest(), "v2": ""} {
+				d := Destination{Registry: host, Repository: "tenant-a", Tag: tag}
+				if digest, found, err := Resolve(t.Context(), d); err != nil || digest != want || found != (want != "") {
+					t.Errorf("tag %s resolves to %q %v %v", tag, digest, found, err)
+				}
+			}
 			posts := rec.count("POST", "/blobs/uploads/")
 			if err := Push(t.Context(), img, d); err != nil {
 				t.Fatal(err)

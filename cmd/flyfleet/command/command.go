@@ -14,15 +14,22 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/execute"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/keygen"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/machines"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/settings"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/setup"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 )
 
 type grammar struct {
 	JSON bool `help:"Print one JSON document instead of text."`
 
-	Keygen  keygen.Command `cmd:"" help:"Make root and signing keys."`
-	Version version        `cmd:"" help:"Print the version."`
+	Exec     execute.Command  `cmd:"" help:"Run a command on a tenant's machine."`
+	Machines machines.Command `cmd:"" help:"List the machines of the fleet."`
+	Setup    setup.Command    `cmd:"" name:"setup-fly-app" help:"Prepare a tenant's app: network, address, image."`
+	Keygen   keygen.Command   `cmd:"" help:"Make root and signing keys."`
+	Version  version          `cmd:"" help:"Print the version."`
 }
 
 const about = `A fleet of tenant machines: set up, used, and swapped to a new image.
@@ -41,6 +48,7 @@ const (
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	con := &console.Console{In: in, Out: out, Err: errOut}
 	var g grammar
 	exited := -1
@@ -52,7 +60,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 		kong.Writers(out, errOut),
 		kong.Exit(func(code int) { exited = code }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(con),
+		kong.Bind(con, settings.FromProcess()),
 	)
 	if err != nil {
 		con.Note("flyfleet: %v", err)
