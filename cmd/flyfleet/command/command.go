@@ -17,6 +17,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/execute"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/keygen"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/machines"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/redeploy"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/settings"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/setup"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
@@ -28,6 +29,7 @@ type grammar struct {
 	Exec     execute.Command  `cmd:"" help:"Run a command on a tenant's machine."`
 	Machines machines.Command `cmd:"" help:"List the machines of the fleet."`
 	Setup    setup.Command    `cmd:"" name:"setup-fly-app" help:"Prepare a tenant's app: network, address, image."`
+	Redeploy redeploy.Command `cmd:"" name:"redeploy-fleet" help:"Swap the image of a fleet, or of one machine."`
 	Keygen   keygen.Command   `cmd:"" help:"Make root and signing keys."`
 	Version  version          `cmd:"" help:"Print the version."`
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
-	"github.com/flyfleet/terraform-provider-flyfleet/wire/token"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
@@ -82,7 +80,7 @@ func (e *Command) run(ctx context.Context, s *settings.Settings, sink client.Sin
 	if err != nil {
 		return "", client.Result{}, err
 	}
-	scope := operatorScope(key)
+	scope := settings.Scope(key)
 	wc, err := client.New(client.Options{
 		Address: address, Dial: dial, Scope: scope,
 		Tokens: client.SignWith(key, e.App, machine, scope, scope),
@@ -140,18 +138,6 @@ func (e *Command) target(ctx context.Context, api *flyapi.Client) (id, address s
 		return "", "", fmt.Errorf("app %s has %d machines; choose one with --machine: %s", e.App, len(all), strings.Join(ids, ", "))
 	}
 	return id, net.JoinHostPort(id+".vm."+e.App+".internal", port), nil
-}
-
-// operatorScope is the caller's own: people act beside the runtime, never in its scopes.
-func operatorScope(key token.SigningKey) string {
-	if p := key.Person(); p != "" {
-		return "op/" + p
-	}
-	name := "unknown"
-	if u, err := user.Current(); err == nil && wire.CheckScope("op/"+u.Username) == nil {
-		name = u.Username
-	}
-	return "op/" + name
 }
 
 // verdict is the exit code as a shell would see it, and what to tell a person besides.

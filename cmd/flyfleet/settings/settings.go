@@ -4,8 +4,10 @@ package settings
 import (
 	"fmt"
 	"os"
+	"os/user"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/token"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/transport"
 )
@@ -65,3 +67,17 @@ func (s *Settings) Dial() (transport.DialFunc, error) {
 	}
 	return dial, nil
 }
+
+// Scope is the caller's own scope on machines: people act beside the runtime, never in its scopes.
+func Scope(key token.SigningKey) string {
+	if p := key.Person(); p != "" {
+		return "op/" + p
+	}
+	if u, err := user.Current(); err == nil && wire.CheckScope("op/"+u.Username) == nil {
+		return "op/" + u.Username
+	}
+	return "op/unknown"
+}
+
+// Wired tells whether a transport and a key are configured, so that machines can be spoken to.
+func (s *Settings) Wired() bool { return s.Get(Transport) != "" && s.Get(SigningKey) != "" }
