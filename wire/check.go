@@ -12,8 +12,9 @@ import (
 
 // Bounds that every machine keeps; Hello's Limits may be lower.
 const (
-	// MaxRequestBytes is the largest request message.
-	MaxRequestBytes = 4 << 20
+	// MaxRequestBytes is the largest request message, MaxAnswerBytes the largest message a machine sends.
+	MaxRequestBytes = 3 << 20
+	MaxAnswerBytes  = 4 << 20
 	// MaxArgumentBytes bounds argv and environment together. The kernel's own limit (2 MiB with an
 	// 8 MiB stack) comes back as a start failure.
 	MaxArgumentBytes = 2 << 20

@@ -80,7 +80,7 @@ func New(options Options) (*Client, error) {
 		&http.Client{Transport: c.transport}, "http://"+options.Address,
 		connect.WithGRPC(),
 		connect.WithAcceptCompression("gzip", nil, nil),
-		connect.WithReadMaxBytes(wire.MaxRequestBytes),
+		connect.WithReadMaxBytes(wire.MaxAnswerBytes),
 		connect.WithInterceptors(&bearer{tokens: options.Tokens}),
 	)
 	return c, nil

@@ -1,0 +1,259 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/align"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
+)
+
+// Pace of a stream.
+const (
+	beatEvery = 15 * time.Second
+	holdFor   = time.Second
+)
+
+// subscriber sends one exec's output to one client: it re-reads the spool's files from the client's
+// offsets, so a slow client costs the exec nothing and a second one costs no memory but its own.
+type subscriber struct {
+	exec    *exec
+	send    func(*wirev1.Event) error
+	follow  bool
+	readers [2]*reader
+	event   wirev1.Event
+	chunk   wirev1.Event_Chunk
+}
+
+// reader is a position in one stream.
+type reader struct {
+	stream *stream
+	file   *os.File
+	at     uint64
+	held   time.Time // since when the bytes at the end wait for the rest of their sequence
+}
+
+func newSubscriber(e *exec, from *wirev1.Offsets, follow bool, send func(*wirev1.Event) error) *subscriber {
+	s := &subscriber{exec: e, send: send, follow: follow}
+	s.readers[0] = &reader{stream: e.out, at: from.GetStdout()}
+	s.readers[1] = &reader{stream: e.err, at: from.GetStderr()}
+	s.chunk.Chunk = new(wirev1.Chunk)
+	s.event.Event = &s.chunk
+	return s
+}
+
+// run sends Started, all output, and the end. It returns nil after Exit or Lost, and, without follow,
+// after what was there.
+func (s *subscriber) run(ctx context.Context, started *wirev1.Started, interrupt func() (<-chan struct{}, error)) error {
+	defer s.close()
+	if started != nil {
+		if err := s.send(&wirev1.Event{Event: &wirev1.Event_Started{Started: started}}); err != nil {
+			return err
+		}
+	}
+	beat := time.NewTimer(beatEvery)
+	defer beat.Stop()
+	for {
+		interrupted, err := interrupt()
+		if err != nil {
+			return err
+		}
+		again := s.exec.bell.C()
+		exit, lost := s.exec.end()
+		final := exit != nil || lost != nil || !s.follow
+		sent, hold, err := s.flush(ctx, final)
+		if err != nil {
+			return err
+		}
+		if final {
+			return s.last(exit, lost)
+		}
+		if sent {
+			beat.Reset(beatEvery)
+		}
+		if err := s.wait(ctx, again, interrupted, hold, beat); err != nil {
+			return err
+		}
+	}
+}
+
+// wait returns when there may be something to do.
+func (s *subscriber) wait(ctx context.Context, again, interrupted <-chan struct{}, hold time.Duration, beat *time.Timer) error {
+	var release <-chan time.Time
+	if hold > 0 {
+		timer := time.NewTimer(hold)
+		defer timer.Stop()
+		release = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-again:
+	case <-interrupted:
+	case <-release:
+	case <-beat.C:
+		beat.Reset(beatEvery)
+		return s.beat()
+	}
+	return nil
+}
+
+// last ends the stream.
+func (s *subscriber) last(exit *wirev1.Exit, lost *wirev1.Lost) error {
+	switch {
+	case exit != nil:
+		return s.send(&wirev1.Event{Event: &wirev1.Event_Exit{Exit: exit}})
+	case lost != nil:
+		return s.send(&wirev1.Event{Event: &wirev1.Event_Lost{Lost: lost}})
+	}
+	return s.beat()
+}
+
+func (s *subscriber) beat() error {
+	return s.send(&wirev1.Event{Event: &wirev1.Event_Beat{Beat: &wirev1.Beat{
+		StdoutEnd: s.exec.out.end.Load(), StderrEnd: s.exec.err.end.Load(), State: s.exec.state(),
+	}}})
+}
+
+// flush sends what is there now, both streams in turn so that neither starves. hold is how long bytes
+// wait that may be the beginning of a character; all go when nothing more can come.
+func (s *subscriber) flush(ctx context.Context, all bool) (sent bool, hold time.Duration, err error) {
+	ends := [2]uint64{s.exec.out.end.Load(), s.exec.err.end.Load()}
+	for more := true; more; {
+		more = false
+		hold = 0
+		for i, r := range s.readers {
+			if ctx.Err() != nil {
+				return sent, 0, context.Cause(ctx)
+			}
+			n, wait, err := s.piece(r, ends[i], all)
+			if err != nil {
+				return sent, 0, err
+			}
+			more, sent = more || n > 0, sent || n > 0
+			if wait > 0 && (hold == 0 || wait < hold) {
+				hold = wait
+			}
+		}
+	}
+	return sent, hold, nil
+}
+
+// piece sends one chunk of one stream, if there is one below end.
+func (s *subscriber) piece(r *reader, end uint64, all bool) (int, time.Duration, error) {
+	if r.at >= end {
+		r.held = time.Time{}
+		return 0, 0, nil
+	}
+	buf := buffers.take(end - r.at)
+	defer buffers.give(buf)
+	data, err := r.read((*buf)[:min(uint64(len(*buf)), end-r.at)])
+	if err != nil {
+		return 0, 0, err
+	}
+	n := align.Cut(data)
+	if n == 0 {
+		if left := r.wait(); left > 0 && !all {
+			return 0, left, nil
+		}
+		n = len(data)
+	}
+	r.held = time.Time{}
+	c := s.chunk.Chunk
+	c.Stream, c.Offset, c.Data = r.stream.kind, r.at, data[:n]
+	err = s.send(&s.event)
+	c.Data = nil
+	if err != nil {
+		return 0, 0, err
+	}
+	r.at += uint64(n)
+	return n, 0, nil
+}
+
+// wait is how much longer the bytes at the end of the stream are held.
+func (r *reader) wait() time.Duration {
+	if r.stream.closed.Load() {
+		return 0
+	}
+	if r.held.IsZero() {
+		r.held = time.Now()
+	}
+	return holdFor - time.Since(r.held)
+}
+
+// read fills buf from the reader's position. The bytes are there: the pump told of them.
+func (r *reader) read(buf []byte) ([]byte, error) {
+	if r.file == nil {
+		f, err := os.Open(r.stream.path)
+		if err != nil {
+			return nil, fmt.Errorf("read the spool: %w", err)
+		}
+		r.file = f
+	}
+	n, err := r.file.ReadAt(buf, int64(r.at))
+	if n == 0 {
+		if err == nil || errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, fmt.Errorf("read the spool at %d: %w", r.at, err)
+	}
+	return buf[:n], nil
+}
+
+func (s *subscriber) close() {
+	for _, r := range s.readers {
+		if r.file != nil {
+			r.file.Close()
+		}
+	}
+}
+
+// bufferPool lends buffers for reading. Fast streams get large ones, but only so many at a time: a
+// client that does not read keeps its buffer until it does.
+type bufferPool struct {
+	small, large sync.Pool
+	mu           sync.Mutex
+	lent         int
+}
+
+const (
+	smallBuffer = 16 << 10
+	mostLarge   = 16
+)
+
+var buffers = &bufferPool{
+	small: sync.Pool{New: func() any { b := make([]byte, smallBuffer); return &b }},
+	large: sync.Pool{New: func() any { b := make([]byte, wire.MaxChunk); return &b }},
+}
+
+func (p *bufferPool) take(want uint64) *[]byte {
+	p.mu.Lock()
+	large := want > smallBuffer && p.lent < mostLarge
+	if large {
+		p.lent++
+	}
+	p.mu.Unlock()
+	pool := &p.small
+	if large {
+		pool = &p.large
+	}
+	b, _ := pool.Get().(*[]byte)
+	return b
+}
+
+func (p *bufferPool) give(b *[]byte) {
+	if len(*b) == smallBuffer {
+		p.small.Put(b)
+		return
+	}
+	p.mu.Lock()
+	p.lent--
+	p.mu.Unlock()
+	p.large.Put(b)
+}

@@ -1,0 +1,139 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
+)
+
+// State is the fold of an exec's state file. Lines are appended by the process that sees the event
+// happen, each by one write; a last line without its newline is torn and not counted.
+type State struct {
+	// PID and StartedAt (Unix milliseconds) of the process; zero before it started.
+	PID       int64
+	StartedAt int64
+	Epoch     string
+	// Failure is set when no process could be started.
+	Failure *Failure
+	// Cause is why the machine ended the exec; EXITED when it did not.
+	Cause wirev1.ExitCause
+	// Ended is set once the process was reaped.
+	Ended *Ended
+}
+
+// Failure says why an exec has no process.
+type Failure struct {
+	Step wirev1.StartFailure
+	// Text for a person; never argv or env.
+	Text string
+}
+
+// Ended is what the kernel said of a process.
+type Ended struct {
+	Code, Signal int
+	Core         bool
+	At           int64 // Unix milliseconds
+	UserUS       int64
+	SystemUS     int64
+	MaxRSS       int64 // bytes
+}
+
+// AppendStarted records the process of an exec.
+func (s *Spool) AppendStarted(id string, pid int, at int64, epoch string) error {
+	return s.appendState(id, fmt.Sprintf("started %d %d %s", pid, at, epoch))
+}
+
+// AppendFailed records that an exec will have no process.
+func (s *Spool) AppendFailed(id string, at int64, epoch string, f Failure) error {
+	return s.appendState(id, fmt.Sprintf("failed %d %d %s %s", int32(f.Step), at, epoch, strconv.Quote(f.Text)))
+}
+
+// AppendCause records why the machine is about to end an exec; the first one stays.
+func (s *Spool) AppendCause(id string, cause wirev1.ExitCause) error {
+	return s.appendState(id, fmt.Sprintf("cause %d", int32(cause)))
+}
+
+// AppendEnded records how a process ended.
+func (s *Spool) AppendEnded(id string, e Ended) error {
+	core := 0
+	if e.Core {
+		core = 1
+	}
+	return s.appendState(id, fmt.Sprintf("ended %d %d %d %d %d %d %d", e.Code, e.Signal, core, e.At, e.UserUS, e.SystemUS, e.MaxRSS))
+}
+
+func (s *Spool) appendState(id, line string) error {
+	f, err := os.OpenFile(s.File(id, "state"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("append to state: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(line + "\n"); err != nil {
+		return fmt.Errorf("append to state: %w", err)
+	}
+	return nil
+}
+
+// State reads and folds an exec's state file; an absent one is the zero State.
+func (s *Spool) State(id string) (State, error) {
+	b, err := readFile(s.File(id, "state"))
+	if errors.Is(err, os.ErrNotExist) {
+		return foldState(""), nil
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("read state: %w", err)
+	}
+	return foldState(string(b)), nil
+}
+
+// foldState never fails: a line it cannot read, torn or of a later version, says nothing.
+func foldState(text string) State {
+	st := State{Cause: wirev1.ExitCause_EXIT_CAUSE_EXITED}
+	for {
+		line, rest, whole := strings.Cut(text, "\n")
+		if !whole {
+			return st
+		}
+		text = rest
+		st.apply(line)
+	}
+}
+
+func (st *State) apply(line string) {
+	word, rest, _ := strings.Cut(line, " ")
+	switch word {
+	case "started":
+		if f := strings.Fields(rest); len(f) >= 3 {
+			st.PID, st.StartedAt, st.Epoch = number(f[0]), number(f[1]), f[2]
+		}
+	case "failed":
+		if f := strings.SplitN(rest, " ", 4); len(f) == 4 {
+			text, _ := strconv.Unquote(f[3])
+			st.StartedAt, st.Epoch = number(f[1]), f[2]
+			st.Failure = &Failure{Step: wirev1.StartFailure(number(f[0])), Text: text}
+		}
+	case "cause":
+		if st.Cause == wirev1.ExitCause_EXIT_CAUSE_EXITED {
+			st.Cause = wirev1.ExitCause(number(rest))
+		}
+	case "ended":
+		if f := strings.Fields(rest); len(f) >= 7 {
+			st.Ended = &Ended{
+				Code: int(number(f[0])), Signal: int(number(f[1])), Core: f[2] == "1", At: number(f[3]),
+				UserUS: number(f[4]), SystemUS: number(f[5]), MaxRSS: number(f[6]),
+			}
+		}
+	}
+}
+
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
