@@ -1,0 +1,202 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Store is an open state directory. Its methods may be called by one goroutine at a time.
+type Store struct {
+	dir  string
+	lock *os.File
+}
+
+// Names of what stands in the state directory beside the records.
+const (
+	appsDir     = "apps"
+	machinesDir = "machines"
+	volumesDir  = "volumes"
+	dataDir     = "data"
+)
+
+// ErrInUse is wrapped when another process holds the directory.
+var ErrInUse = errors.New("in use by another platform")
+
+// Open makes the directory where it is missing and takes its lock, which ends with the process. A directory that
+// another platform holds is refused with ErrInUse and the words that platform left in the lock file.
+func Open(dir string) (*Store, error) {
+	for _, sub := range []string{"", appsDir, machinesDir, volumesDir, dataDir, "data/machines", "data/volumes"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return nil, fmt.Errorf("state directory: %w", err)
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		held, _ := io.ReadAll(io.LimitReader(f, 256))
+		f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+		return nil, fmt.Errorf("state directory %s is %w (%s); stop that one first, or choose another directory",
+			dir, ErrInUse, strings.TrimSpace(string(held)))
+	}
+	s := &Store{dir: dir, lock: f}
+	if err := s.sweep(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return s, s.Announce(fmt.Sprintf("pid %d", os.Getpid()))
+}
+
+// Announce writes into the lock file what a refused second platform is told.
+func (s *Store) Announce(words string) error {
+	if err := s.lock.Truncate(0); err != nil {
+		return fmt.Errorf("lock file: %w", err)
+	}
+	if _, err := s.lock.WriteAt([]byte(words+"\n"), 0); err != nil {
+		return fmt.Errorf("lock file: %w", err)
+	}
+	return nil
+}
+
+// Close lets the directory go.
+func (s *Store) Close() error { return s.lock.Close() }
+
+// Dir is the state directory.
+func (s *Store) Dir() string { return s.dir }
+
+// MachineDir is where a machine's runner keeps its files; VolumeDir is a volume's root.
+func (s *Store) MachineDir(id string) string { return filepath.Join(s.dir, dataDir, "machines", id) }
+
+// VolumeDir is a volume's root directory.
+func (s *Store) VolumeDir(id string) string { return filepath.Join(s.dir, dataDir, "volumes", id) }
+
+// sweep removes half-written files that a killed platform left.
+func (s *Store) sweep() error {
+	for _, sub := range []string{".", appsDir, machinesDir, volumesDir} {
+		left, err := filepath.Glob(filepath.Join(s.dir, sub, "*.tmp"))
+		if err != nil {
+			return fmt.Errorf("state directory: %w", err)
+		}
+		for _, path := range left {
+			if err := os.Remove(path); err != nil {
+				return fmt.Errorf("state directory: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// LoadPlatform reads the platform's own record; a new directory answers a zero one.
+func (s *Store) LoadPlatform() (Platform, error) {
+	var p Platform
+	err := readJSON(filepath.Join(s.dir, "platform.json"), &p)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if p.Networks == nil {
+		p.Networks = map[string]uint32{}
+	}
+	return p, err
+}
+
+// SavePlatform writes the platform's own record.
+func (s *Store) SavePlatform(p Platform) error { return s.write("platform.json", p) }
+
+// Apps, Machines and Volumes read all records.
+func (s *Store) Apps() ([]*App, error) { return readAll[App](filepath.Join(s.dir, appsDir)) }
+
+// Machines reads all machines.
+func (s *Store) Machines() ([]*Machine, error) {
+	return readAll[Machine](filepath.Join(s.dir, machinesDir))
+}
+
+// Volumes reads all volumes.
+func (s *Store) Volumes() ([]*Volume, error) { return readAll[Volume](filepath.Join(s.dir, volumesDir)) }
+
+// SaveApp, SaveMachine and SaveVolume write one record.
+func (s *Store) SaveApp(a *App) error { return s.write(filepath.Join(appsDir, a.Name+".json"), a) }
+
+// SaveMachine writes a machine.
+func (s *Store) SaveMachine(m *Machine) error {
+	return s.write(filepath.Join(machinesDir, m.ID+".json"), m)
+}
+
+// SaveVolume writes a volume.
+func (s *Store) SaveVolume(v *Volume) error {
+	return s.write(filepath.Join(volumesDir, v.ID+".json"), v)
+}
+
+// DropApp, DropMachine and DropVolume remove one record; a missing one is no error.
+func (s *Store) DropApp(name string) error { return s.drop(appsDir, name) }
+
+// DropMachine removes a machine's record.
+func (s *Store) DropMachine(id string) error { return s.drop(machinesDir, id) }
+
+// DropVolume removes a volume's record.
+func (s *Store) DropVolume(id string) error { return s.drop(volumesDir, id) }
+
+func (s *Store) drop(sub, name string) error {
+	err := os.Remove(filepath.Join(s.dir, sub, name+".json"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("state: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) write(name string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("state %s: %w", name, err)
+	}
+	return WriteFile(filepath.Join(s.dir, name), data)
+}
+
+// WriteFile writes a file of mode 0600 beside its old self and renames it into place.
+func WriteFile(path string, data []byte) error {
+	if err := os.WriteFile(path+".tmp", data, 0o600); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	return nil
+}
+
+func readJSON(path string, into any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("state file %s is damaged (%w); remove it or the state directory", path, err)
+	}
+	return nil
+}
+
+func readAll[T any](dir string) ([]*T, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	all := make([]*T, 0, len(paths))
+	for _, path := range paths {
+		one := new(T)
+		if err := readJSON(path, one); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
