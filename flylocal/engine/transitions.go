@@ -131,6 +131,8 @@ func (w *World) replace(ctx context.Context, m *machine, op *operation) {
 			w.recordExit(m, exit, true, !skip)
 		}
 		w.supersede(m)
+		// Clients look for a start above the newest launch; without a new launch they see the old version's exit.
+		w.event(m, "launch", state.Created, "user")
 		m.Image = pulled.ref
 		if skip {
 			m.State, m.SkipLaunch, m.Revert = state.Stopped, false, nil

@@ -9,19 +9,19 @@ import (
 
 func (a *api) appRoutes() map[string]handler {
 	return map[string]handler{
-		"POST /v1/apps":                              a.createApp,
-		"GET /v1/apps":                               a.listApps,
-		"GET /v1/apps/{app}":                         a.getApp,
-		"DELETE /v1/apps/{app}":                      a.deleteApp,
-		"GET /v1/apps/{app}/ip_assignments":          a.listIPs,
-		"POST /v1/apps/{app}/ip_assignments":         a.assignIP,
-		"DELETE /v1/apps/{app}/ip_assignments/{ip}":  a.releaseIP,
-		"POST /v1/apps/{app}/deploy_token":           a.deployToken,
-		"GET /v1/tokens/current":                     a.currentToken,
-		"GET /v1/platform/regions":                   a.regions,
-		"POST /v1/platform/placements":               a.placements,
-		"GET /v1/apps/{app}/certificates":            a.noCertificates,
-		"GET /v1/apps/{app}/network_policies":        a.noPolicies,
+		"POST /v1/apps":                             a.createApp,
+		"GET /v1/apps":                              a.listApps,
+		"GET /v1/apps/{app}":                        a.getApp,
+		"DELETE /v1/apps/{app}":                     a.deleteApp,
+		"GET /v1/apps/{app}/ip_assignments":         a.listIPs,
+		"POST /v1/apps/{app}/ip_assignments":        a.assignIP,
+		"DELETE /v1/apps/{app}/ip_assignments/{ip}": a.releaseIP,
+		"POST /v1/apps/{app}/deploy_token":          a.deployToken,
+		"GET /v1/tokens/current":                    a.currentToken,
+		"GET /v1/platform/regions":                  a.regions,
+		"POST /v1/platform/placements":              a.placements,
+		"GET /v1/apps/{app}/certificates":           a.noCertificates,
+		"GET /v1/apps/{app}/network_policies":       a.noPolicies,
 	}
 }
 

@@ -9,14 +9,14 @@ import (
 func (a *api) volumeRoutes() map[string]handler {
 	const v = "/v1/apps/{app}/volumes"
 	return map[string]handler{
-		"GET " + v:                       a.listVolumes,
-		"POST " + v:                      a.createVolume,
-		"GET " + v + "/{id}":             a.getVolume,
-		"PUT " + v + "/{id}":             a.updateVolume,
-		"DELETE " + v + "/{id}":          a.deleteVolume,
-		"PUT " + v + "/{id}/extend":      a.extendVolume,
-		"GET " + v + "/{id}/snapshots":   a.listSnapshots,
-		"POST " + v + "/{id}/snapshots":  a.createSnapshot,
+		"GET " + v:                      a.listVolumes,
+		"POST " + v:                     a.createVolume,
+		"GET " + v + "/{id}":            a.getVolume,
+		"PUT " + v + "/{id}":            a.updateVolume,
+		"DELETE " + v + "/{id}":         a.deleteVolume,
+		"PUT " + v + "/{id}/extend":     a.extendVolume,
+		"GET " + v + "/{id}/snapshots":  a.listSnapshots,
+		"POST " + v + "/{id}/snapshots": a.createSnapshot,
 	}
 }
 

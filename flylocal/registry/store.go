@@ -318,4 +318,3 @@ func (s *Store) repositories() ([]string, error) {
 	})
 	return repos, err
 }
-

@@ -123,7 +123,9 @@ func (s *Store) Machines() ([]*Machine, error) {
 }
 
 // Volumes reads all volumes.
-func (s *Store) Volumes() ([]*Volume, error) { return readAll[Volume](filepath.Join(s.dir, volumesDir)) }
+func (s *Store) Volumes() ([]*Volume, error) {
+	return readAll[Volume](filepath.Join(s.dir, volumesDir))
+}
 
 // SaveApp, SaveMachine and SaveVolume write one record.
 func (s *Store) SaveApp(a *App) error { return s.write(filepath.Join(appsDir, a.Name+".json"), a) }
@@ -199,4 +201,21 @@ func readAll[T any](dir string) ([]*T, error) {
 		all = append(all, one)
 	}
 	return all, nil
+}
+
+// Held says whether a platform has the directory.
+func Held(dir string) (bool, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
 }
