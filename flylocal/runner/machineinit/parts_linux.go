@@ -1,0 +1,11 @@
+package machineinit
+
+import (
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/guest"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/stage"
+)
+
+var parts = map[string]func() int{
+	stage.Name:     stage.Run,
+	stage.InitPath: guest.Run,
+}

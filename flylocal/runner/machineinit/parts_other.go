@@ -1,0 +1,5 @@
+//go:build !linux
+
+package machineinit
+
+var parts = map[string]func() int{}
