@@ -1,0 +1,168 @@
+// Package demo is the verb that shows the main job on this computer: a fleet of three tenants, a file written on each
+// machine, a new image, a plan of one line per machine, and the files still there.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/local"
+)
+
+// Command is `flyfleet demo`, which make demo runs.
+type Command struct {
+	Runner string `default:"auto" enum:"auto,namespace,process" help:"How the machines are made real: auto, namespace or process."`
+	Source string `default:"." type:"existingdir" help:"Checkout with examples/ and terraform/; the demo works in its .demo/."`
+	Keep   bool   `help:"Leave the fleet's state in .demo/ instead of destroying it."`
+
+	// afterApply lets a test change the copied configuration before the second plan.
+	afterApply func(config string) error
+}
+
+var tenants = []string{"ada", "bea", "cleo"}
+
+const prefix = "demo"
+
+// show is one run of the demo.
+type show struct {
+	*Command
+	con      *console.Console
+	dir      string // .demo
+	config   string // the copied example
+	binaries string
+	run      *children
+	step     int
+}
+
+// Run runs the demo. Whatever happens, no process of it is left.
+func (d *Command) Run(ctx context.Context, c *console.Console) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	source, err := filepath.Abs(d.Source)
+	if err != nil {
+		return err
+	}
+	s := &show{Command: d, con: c, dir: filepath.Join(source, ".demo"), binaries: filepath.Dir(self)}
+	if err := s.prepare(source); err != nil {
+		return err
+	}
+	platform, err := s.platform(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		// The platform's own Close has limits; the context may be over already.
+		if cerr := platform.Close(context.WithoutCancel(ctx)); cerr != nil {
+			err = errors.Join(err, cerr)
+		}
+		if err == nil {
+			_, err = fmt.Fprintf(c.Out, "demo: ok tenants=%d changed_lines_per_machine=1 workspace_survived=yes\n", len(tenants))
+		}
+	}()
+	if err := s.play(ctx); err != nil {
+		if ctx.Err() != nil {
+			return errors.New("demo: interrupted; its machines are stopped")
+		}
+		return fmt.Errorf("demo: %w", err)
+	}
+	return nil
+}
+
+// say tells the audience what comes next.
+func (s *show) say(format string, args ...any) {
+	s.step++
+	fmt.Fprintf(s.con.Out, "%d. %s\n", s.step, fmt.Sprintf(format, args...))
+}
+
+func (s *show) tell(format string, args ...any) {
+	fmt.Fprintf(s.con.Out, "   %s\n", fmt.Sprintf(format, args...))
+}
+
+// prepare copies the example, so that nothing is written beside it.
+func (s *show) prepare(source string) error {
+	for _, program := range []string{"flyfleet-controlserver", "terraform-provider-flyfleet"} {
+		if _, err := os.Stat(filepath.Join(s.binaries, program)); err != nil {
+			return fmt.Errorf("demo: %w; run make build", err)
+		}
+	}
+	for _, part := range []string{"config", "logs"} {
+		if err := os.RemoveAll(filepath.Join(s.dir, part)); err != nil {
+			return fmt.Errorf("demo: cleaning up after an earlier run: %w", err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(s.dir, "logs"), 0o755); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	for _, part := range []string{"examples/local-fleet", "terraform/modules/tenant"} {
+		if err := copyConfig(filepath.Join(source, part), filepath.Join(s.dir, "config", part)); err != nil {
+			return fmt.Errorf("demo: run it in a checkout, or name one with --source: %w", err)
+		}
+	}
+	s.config = filepath.Join(s.dir, "config", "examples", "local-fleet")
+	return nil
+}
+
+// copyConfig copies the Terraform files of one folder.
+func copyConfig(from, to string) error {
+	files, err := filepath.Glob(filepath.Join(from, "*.tf"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("%s has no Terraform files", from)
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, filepath.Base(f)), b, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// platform starts the demo's own platform on free ports.
+func (s *show) platform(ctx context.Context) (*local.Platform, error) {
+	log, err := os.Create(filepath.Join(s.dir, "logs", "platform.log"))
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(s.dir, "platform")
+	p, err := local.Start(ctx, local.Options{
+		Dir: dir, Addr: "127.0.0.1:0", Runner: s.Runner, HostTools: true,
+		Log: slog.New(slog.NewTextHandler(log, nil)), Closer: log,
+	})
+	if err != nil {
+		log.Close()
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	s.say("A Fly platform on this computer: %s", p.Endpoint().Describe())
+	variables, err := local.Environment(dir, s.binaries, p.Endpoint())
+	if err == nil {
+		s.run = newChildren(
+			filepath.Join(s.dir, "logs"), variables,
+			"TF_VAR_prefix="+prefix,
+			`TF_VAR_tenants=["`+strings.Join(tenants, `","`)+`"]`,
+			"TF_VAR_control_server="+filepath.Join(s.binaries, "flyfleet-controlserver"),
+			"TF_IN_AUTOMATION=1", "TF_INPUT=0",
+		)
+		err = forget(ctx, variables)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("demo: %w", err), p.Close(context.WithoutCancel(ctx)))
+	}
+	return p, nil
+}
