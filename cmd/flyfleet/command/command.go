@@ -14,8 +14,10 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/demo"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/execute"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/keygen"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/local"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/machines"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/redeploy"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/settings"
@@ -26,11 +28,13 @@ import (
 type grammar struct {
 	JSON bool `help:"Print one JSON document instead of text."`
 
+	Local    local.Command    `cmd:"" help:"The Fly platform on this computer."`
 	Exec     execute.Command  `cmd:"" help:"Run a command on a tenant's machine."`
 	Machines machines.Command `cmd:"" help:"List the machines of the fleet."`
 	Setup    setup.Command    `cmd:"" name:"setup-fly-app" help:"Prepare a tenant's app: network, address, image."`
 	Redeploy redeploy.Command `cmd:"" name:"redeploy-fleet" help:"Swap the image of a fleet, or of one machine."`
 	Keygen   keygen.Command   `cmd:"" help:"Make root and signing keys."`
+	Demo     demo.Command     `cmd:"" hidden:"" help:"Show the main job on this computer."`
 	Version  version          `cmd:"" help:"Print the version."`
 }
 
