@@ -93,6 +93,9 @@ func replayable(req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
+// errTooLarge is an answer past the limit: it was given, so nothing about it is in doubt.
+var errTooLarge = fmt.Errorf("answer of more than %d bytes refused", int64(maxBody))
+
 // limitedBody fails a read past the limit; io.LimitReader would end it in silence and a cut list would look whole.
 type limitedBody struct {
 	inner io.ReadCloser
@@ -103,7 +106,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.inner.Read(p)
 	b.left -= int64(n)
 	if b.left < 0 {
-		return 0, fmt.Errorf("answer of more than %d bytes refused", int64(maxBody))
+		return 0, errTooLarge
 	}
 	return n, err
 }

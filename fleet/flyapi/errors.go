@@ -308,7 +308,7 @@ func unsure(err error) bool {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	case 0:
-		return !neverSent(e.Err)
+		return !neverSent(e.Err) && !errors.Is(e.Err, errTooLarge)
 	}
 	return false
 }
