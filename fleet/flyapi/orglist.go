@@ -85,23 +85,31 @@ func (c *Client) OrgMachines(ctx context.Context) (MachineList, error) {
 }
 
 type machineRow struct {
-	App        string   `json:"app_name"`
-	ID         string   `json:"id"`
-	Name       string   `json:"name"`
-	State      string   `json:"state"`
-	Region     string   `json:"region"`
-	InstanceID string   `json:"instance_id"`
-	HostStatus string   `json:"host_status"`
-	ImageRef   ImageRef `json:"image_ref"`
-	UpdatedAt  string   `json:"updated_at"`
-	Config     struct {
-		Image    string            `json:"image"`
-		Guest    json.RawMessage   `json:"guest"`
-		Metadata map[string]string `json:"metadata"`
-	} `json:"config"`
+	App        string    `json:"app_name"`
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	State      string    `json:"state"`
+	Region     string    `json:"region"`
+	InstanceID string    `json:"instance_id"`
+	HostStatus string    `json:"host_status"`
+	ImageRef   ImageRef  `json:"image_ref"`
+	UpdatedAt  string    `json:"updated_at"`
+	Config     rowConfig `json:"config"`
+	// IncompleteConfig comes in place of Config while the machine's host is away. A fleet is chosen by metadata, so
+	// without it such a machine would be missing from a report instead of being named in it.
+	IncompleteConfig *rowConfig `json:"incomplete_config"`
+}
+
+type rowConfig struct {
+	Image    string            `json:"image"`
+	Guest    json.RawMessage   `json:"guest"`
+	Metadata map[string]string `json:"metadata"`
 }
 
 func (m machineRow) row() MachineRow {
+	if m.IncompleteConfig != nil && m.Config.Image == "" {
+		m.Config = *m.IncompleteConfig
+	}
 	return MachineRow{
 		App: m.App, ID: m.ID, Name: m.Name, State: m.State, Region: m.Region, InstanceID: m.InstanceID, HostStatus: m.HostStatus,
 		Image: m.Config.Image, Digest: orElse(m.ImageRef.Digest, DigestOf(m.Config.Image)), Guest: m.Config.Guest,
