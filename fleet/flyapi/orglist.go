@@ -107,13 +107,14 @@ type rowConfig struct {
 }
 
 func (m machineRow) row() MachineRow {
-	if m.IncompleteConfig != nil && m.Config.Image == "" {
-		m.Config = *m.IncompleteConfig
+	config := m.Config
+	if m.IncompleteConfig != nil && config.Image == "" {
+		config = *m.IncompleteConfig
 	}
 	return MachineRow{
 		App: m.App, ID: m.ID, Name: m.Name, State: m.State, Region: m.Region, InstanceID: m.InstanceID, HostStatus: m.HostStatus,
-		Image: m.Config.Image, Digest: orElse(m.ImageRef.Digest, DigestOf(m.Config.Image)), Guest: m.Config.Guest,
-		Metadata: m.Config.Metadata, UpdatedAt: parseTime(m.UpdatedAt),
+		Image: config.Image, Digest: orElse(m.ImageRef.Digest, DigestOf(config.Image)), Guest: config.Guest,
+		Metadata: config.Metadata, UpdatedAt: parseTime(m.UpdatedAt),
 	}
 }
 
