@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/namespace"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/none"
 )
 
@@ -19,6 +20,7 @@ type factory struct {
 
 // factories in the order in which "auto" tries them.
 var factories = []factory{
+	{name: "namespace", make: namespace.New, auto: true},
 	{name: "none", make: none.New},
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/children"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/control"
 )
 
@@ -11,23 +12,23 @@ import (
 func (g *guest) serveExec(talk *control.Conversation, argv []string) {
 	c, ends, err := g.startExec(argv)
 	if err == nil {
-		err = talk.Send(Reply{PID: c.pid}, ends...)
+		err = talk.Send(Reply{PID: c.PID}, ends...)
 		closeFiles(ends)
 		if err != nil {
-			g.procs.killGroup(c)
+			g.procs.KillGroup(c)
 			return
 		}
 	} else {
 		_ = talk.Send(failure(err))
 		return
 	}
-	go watchEnd(talk, func() { g.procs.killGroup(c) })
-	<-c.ended
-	_ = talk.Send(Reply{Ended: &c.how})
+	go watchEnd(talk, func() { g.procs.KillGroup(c) })
+	<-c.Done()
+	sendEnd(talk, c)
 }
 
 // startExec starts the command and returns the platform's ends of its stdin, stdout and stderr.
-func (g *guest) startExec(argv []string) (*child, []*os.File, error) {
+func (g *guest) startExec(argv []string) (*children.Child, []*os.File, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.main == nil || len(argv) == 0 {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"syscall"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/children"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/procs"
 )
 
@@ -47,16 +48,10 @@ type Reply struct {
 	Errno syscall.Errno `json:",omitempty"`
 	PID   int           `json:",omitempty"`
 	// Ended tells how the entrypoint or the command ended.
-	Ended     *Ended          `json:",omitempty"`
+	Ended     *children.Ended `json:",omitempty"`
 	Processes []procs.Process `json:",omitempty"`
 	// Egress is the index into Start.Egress.
 	Egress int `json:",omitempty"`
-}
-
-// Ended is how a process ended.
-type Ended struct {
-	Code   int
-	Signal syscall.Signal
 }
 
 // Start is everything the init needs.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/children"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/control"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/stage"
 )
@@ -20,13 +21,17 @@ const maxConversations = 256
 // guest is the init's state.
 type guest struct {
 	line  *control.Line
-	procs *table
+	procs *children.Table
+
+	// frozen and stoppedBefore belong to freeze and thaw, under the table's lock.
+	frozen        bool
+	stoppedBefore map[int]bool
 
 	mu      sync.Mutex
 	started bool
 	start   Start
 	user    user
-	main    *child
+	main    *children.Child
 	// ended is closed when the entrypoint has ended and the platform was told.
 	ended chan struct{}
 	// egress is what accepted connections wait in until the platform takes them.
@@ -48,8 +53,8 @@ func Run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	g := &guest{line: line, procs: newTable(), ended: make(chan struct{}), egress: make(chan outgoing)}
-	go g.procs.reap()
+	g := &guest{line: line, procs: children.New(), ended: make(chan struct{}), egress: make(chan outgoing)}
+	go g.procs.Reap()
 	platformGone := make(chan struct{})
 	go func() {
 		g.serve()
@@ -125,9 +130,9 @@ func (g *guest) converse(talk *control.Conversation) {
 	case OpSignal:
 		err = g.signal(req.Signal)
 	case OpFreeze:
-		err = g.procs.freeze()
+		err = g.freeze()
 	case OpThaw:
-		err = g.procs.thaw()
+		err = g.thaw()
 	default:
 		err = fmt.Errorf("unknown operation %q", req.Op)
 	}
@@ -135,6 +140,12 @@ func (g *guest) converse(talk *control.Conversation) {
 		reply = failure(err)
 	}
 	_ = talk.Send(reply)
+}
+
+// sendEnd tells how a child that is done has ended; the platform may have gone.
+func sendEnd(talk *control.Conversation, c *children.Child) {
+	how := c.Ended()
+	_ = talk.Send(Reply{Ended: &how})
 }
 
 func failure(err error) Reply {
@@ -149,7 +160,7 @@ func (g *guest) signal(sig syscall.Signal) error {
 	if g.main == nil {
 		return errors.New("the entrypoint has not been started")
 	}
-	return g.procs.signal(g.main, sig)
+	return g.procs.Signal(g.main, sig)
 }
 
 // watchEnd calls end when the other side ends the conversation or its write half.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/children"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/control"
 )
 
@@ -25,13 +26,13 @@ func (g *guest) serveStart(talk *control.Conversation, s *Start) {
 		_ = talk.Send(failure(err))
 		return
 	}
-	err = talk.Send(Reply{PID: g.main.pid}, files...)
+	err = talk.Send(Reply{PID: g.main.PID}, files...)
 	closeFiles(files)
 	if err != nil {
 		return
 	}
-	<-g.main.ended
-	_ = talk.Send(Reply{Ended: &g.main.how})
+	<-g.main.Done()
+	sendEnd(talk, g.main)
 	close(g.ended)
 }
 
@@ -96,7 +97,7 @@ func (g *guest) pipe(u user) (r, w *os.File, err error) {
 
 // spawn starts a process of the machine in a session of its own, with the machine's environment and nothing else of
 // the init's.
-func (g *guest) spawn(argv []string, u user, stdin, stdout, stderr *os.File) (*child, error) {
+func (g *guest) spawn(argv []string, u user, stdin, stdout, stderr *os.File) (*children.Child, error) {
 	env := environment(g.start.Env, u)
 	dir := g.start.WorkDir
 	if dir == "" {
@@ -114,7 +115,7 @@ func (g *guest) spawn(argv []string, u user, stdin, stdout, stderr *os.File) (*c
 	if g.start.Owners {
 		attr.Sys.Credential = &syscall.Credential{Uid: u.uid, Gid: u.gid, Groups: u.groups}
 	}
-	return g.procs.start(path, argv, attr)
+	return g.procs.Start(path, argv, attr)
 }
 
 // environment adds what a process may count on and the machine's environment does not say.

@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -152,6 +153,9 @@ func (r *Runner) installExecutable() error {
 	if err != nil {
 		return err
 	}
+	if err := checkStatic("/proc/self/exe"); err != nil {
+		return err
+	}
 	info, err := os.Stat(own)
 	if err != nil || info.Mode()&0o005 != 0o005 || os.Link(own, r.executablePath) != nil {
 		if err := copyFile("/proc/self/exe", r.executablePath); err != nil {
@@ -160,6 +164,21 @@ func (r *Runner) installExecutable() error {
 	}
 	r.executable, err = openPath(r.executablePath)
 	return err
+}
+
+// checkStatic fails for a program that needs a loader, which an image need not have.
+func checkStatic(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("look at this program: %w", err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return errors.New("this program is linked dynamically and cannot be a machine's init: build it with CGO_ENABLED=0")
+		}
+	}
+	return nil
 }
 
 func copyFile(src, dst string) error {
