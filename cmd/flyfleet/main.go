@@ -6,8 +6,10 @@ import (
 	"os"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/command"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/machineinit"
 )
 
 func main() {
+	machineinit.RunIfInit()
 	os.Exit(command.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

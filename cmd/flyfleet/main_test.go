@@ -4,9 +4,12 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/machineinit"
 )
 
 func TestMain(m *testing.M) {
+	machineinit.RunIfInit()
 	testscript.Main(m, map[string]func(){"flyfleet": main})
 }
 
