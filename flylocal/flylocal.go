@@ -71,6 +71,7 @@ type Platform struct {
 	store    *state.Store
 	registry *registry.Store
 	runner   runner.Runner
+	images   *images.Finder
 	api      net.Listener
 	socks    net.Listener
 	server   *http.Server
@@ -163,9 +164,9 @@ func (p *Platform) open(ctx context.Context, o Options) error {
 	if p.socks, err = listen.Listen(ctx, "tcp", o.SocksAddr); err != nil {
 		return fmt.Errorf("flylocal: %w", err)
 	}
-	finder := &images.Finder{Store: p.registry, Host: p.api.Addr().String(), Pretend: p.runner.Name() == "none"}
+	p.images = &images.Finder{Store: p.registry, Host: p.api.Addr().String(), Pretend: p.runner.Name() == "none"}
 	p.Machines, err = engine.Open(ctx, engine.Config{
-		Store: p.store, Runner: p.runner, Images: finder, Log: o.Log, Token: o.Token, Org: o.Org, Region: o.Region,
+		Store: p.store, Runner: p.runner, Images: p.images, Log: o.Log, Token: o.Token, Org: o.Org, Region: o.Region,
 		Settle: o.SettleDelay, Unbind: o.UnbindDelay,
 	})
 	if err != nil {
@@ -175,7 +176,7 @@ func (p *Platform) open(ctx context.Context, o Options) error {
 	if err := p.announce(); err != nil {
 		return err
 	}
-	p.serve(o)
+	p.serve(o) //nolint:contextcheck // What is served outlives the context of Start.
 	return nil
 }
 

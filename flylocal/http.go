@@ -10,12 +10,16 @@ import (
 
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/engine"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/flaps"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/graph"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/webapi"
 )
 
 // handler joins the surfaces: who may speak, what is disturbed, and who answers.
 func (p *Platform) handler(log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", p.authorized(flaps.Handler(p.Machines, log)))
+	mux.Handle("/api/v1/", p.authorized(webapi.Handler(p.Machines)))
+	mux.Handle("POST /graphql", p.graphAuth(&graph.API{World: p.Machines, Images: p.images}))
 	mux.Handle("/v2/", p.registryAuth(p.registry.Handler()))
 	mux.Handle("/_flylocal/", p.authorized(p.Faults.Handler()))
 	return identified(p.Faults.Wrap(mux))
@@ -35,6 +39,17 @@ func (p *Platform) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !p.knows(r.Header.Get("Authorization")) {
 			flaps.WriteRefusal(w, &engine.Refusal{Status: http.StatusUnauthorized, Text: "Authenticate: token validation error"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// graphAuth is authorized for GraphQL, whose status is always 200.
+func (p *Platform) graphAuth(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !p.knows(r.Header.Get("Authorization")) {
+			graph.Unauthorized(w)
 			return
 		}
 		next.ServeHTTP(w, r)

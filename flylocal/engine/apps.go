@@ -217,3 +217,15 @@ func (w *World) AddRelease(app string, change func(*state.Release), id string) (
 }
 
 const maxReleases = 50
+
+// AppName answers the name of an app that is given by its name or id; GraphQL takes both.
+func (w *World) AppName(nameOrID string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.apps {
+		if a.ID == nameOrID {
+			return a.Name
+		}
+	}
+	return nameOrID
+}

@@ -92,7 +92,7 @@ func peek(r *http.Request) []byte {
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxPeekedBody+1))
 	rest := r.Body
-	var back io.Reader = io.MultiReader(bytes.NewReader(body), rest)
+	back := io.MultiReader(bytes.NewReader(body), rest)
 	if err != nil {
 		back = io.MultiReader(bytes.NewReader(body), failing{err})
 	}

@@ -143,3 +143,26 @@ func madeUp(ref state.ImageRef) string {
 	sum := sha256.Sum256([]byte(ref.String()))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
+
+// Describe answers the compressed size of an image of the platform's registry and its manifest; zero and nothing for
+// others.
+func (f *Finder) Describe(ref state.ImageRef) (size int64, manifest string) {
+	raw, _, _, err := f.Store.Manifest(ref.Repository, ref.Digest)
+	if err != nil {
+		return 0, ""
+	}
+	image, err := f.Store.Image(ref.Repository, ref.Digest)
+	if err != nil {
+		return 0, string(raw)
+	}
+	layers, err := image.Layers()
+	if err != nil {
+		return 0, string(raw)
+	}
+	for _, layer := range layers {
+		if n, err := layer.Size(); err == nil {
+			size += n
+		}
+	}
+	return size, string(raw)
+}

@@ -18,10 +18,10 @@ func (s *Store) Handler() http.Handler {
 		w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 		path := strings.TrimPrefix(r.URL.Path, "/v2")
 		path = strings.TrimPrefix(path, "/")
-		switch {
-		case path == "":
+		switch path {
+		case "":
 			w.WriteHeader(http.StatusOK)
-		case path == "_catalog":
+		case "_catalog":
 			s.catalog(w)
 		default:
 			s.route(w, r, path)

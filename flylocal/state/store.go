@@ -76,7 +76,7 @@ func (s *Store) Close() error { return s.lock.Close() }
 // Dir is the state directory.
 func (s *Store) Dir() string { return s.dir }
 
-// MachineDir is where a machine's runner keeps its files; VolumeDir is a volume's root.
+// MachineDir is where a machine's runner keeps its files.
 func (s *Store) MachineDir(id string) string { return filepath.Join(s.dir, dataDir, "machines", id) }
 
 // VolumeDir is a volume's root directory.
@@ -114,7 +114,7 @@ func (s *Store) LoadPlatform() (Platform, error) {
 // SavePlatform writes the platform's own record.
 func (s *Store) SavePlatform(p Platform) error { return s.write("platform.json", p) }
 
-// Apps, Machines and Volumes read all records.
+// Apps reads all apps.
 func (s *Store) Apps() ([]*App, error) { return readAll[App](filepath.Join(s.dir, appsDir)) }
 
 // Machines reads all machines.
@@ -123,11 +123,12 @@ func (s *Store) Machines() ([]*Machine, error) {
 }
 
 // Volumes reads all volumes.
+// Volumes reads all volumes.
 func (s *Store) Volumes() ([]*Volume, error) {
 	return readAll[Volume](filepath.Join(s.dir, volumesDir))
 }
 
-// SaveApp, SaveMachine and SaveVolume write one record.
+// SaveApp writes an app.
 func (s *Store) SaveApp(a *App) error { return s.write(filepath.Join(appsDir, a.Name+".json"), a) }
 
 // SaveMachine writes a machine.
@@ -140,7 +141,7 @@ func (s *Store) SaveVolume(v *Volume) error {
 	return s.write(filepath.Join(volumesDir, v.ID+".json"), v)
 }
 
-// DropApp, DropMachine and DropVolume remove one record; a missing one is no error.
+// DropApp removes an app's record; a missing one is no error.
 func (s *Store) DropApp(name string) error { return s.drop(appsDir, name) }
 
 // DropMachine removes a machine's record.
