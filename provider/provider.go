@@ -19,6 +19,8 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/account"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/app"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/image"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/ip"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/machine"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/volume"
 )
@@ -175,7 +177,7 @@ func readToken(file string) (string, error) {
 
 // Resources implements provider.Provider.
 func (p *flyfleet) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{app.NewResource, machine.NewResource, volume.NewResource}
+	return []func() resource.Resource{app.NewResource, image.NewResource, ip.NewResource, machine.NewResource, volume.NewResource}
 }
 
 // DataSources implements provider.Provider.

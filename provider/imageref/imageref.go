@@ -23,8 +23,9 @@ func Valid(ref string) error {
 	return err
 }
 
-// Same reports that two references mean the same content: equal digests of one repository, whatever the tag beside
-// the digest says, or equal names after the registry's defaults (docker.io/library, latest) are filled in.
+// Same reports that two references mean the same content: equal digests, whatever repository and tag stand before
+// them, or, where neither has a digest, equal names after the registry's defaults (docker.io/library, latest) are filled
+// in.
 func Same(a, b string) bool {
 	if a == b {
 		return true
@@ -32,32 +33,16 @@ func Same(a, b string) bool {
 	if a == "" || b == "" {
 		return false
 	}
-	da, db := Digest(a), Digest(b)
-	if (da == "") != (db == "") {
-		return false
+	if da, db := Digest(a), Digest(b); da != "" || db != "" {
+		return da == db
 	}
-	ra, err := name.ParseReference(stripTag(a), name.WeakValidation)
+	ra, err := name.ParseReference(a, name.WeakValidation)
 	if err != nil {
 		return false
 	}
-	rb, err := name.ParseReference(stripTag(b), name.WeakValidation)
+	rb, err := name.ParseReference(b, name.WeakValidation)
 	if err != nil {
 		return false
 	}
-	if ra.Context().Name() != rb.Context().Name() {
-		return false
-	}
-	return ra.Identifier() == rb.Identifier()
-}
-
-// stripTag takes the tag from repository:tag@digest, where only the digest counts.
-func stripTag(ref string) string {
-	repo, digest, found := strings.Cut(ref, "@")
-	if !found {
-		return ref
-	}
-	if colon := strings.LastIndex(repo, ":"); colon > strings.LastIndex(repo, "/") {
-		repo = repo[:colon]
-	}
-	return repo + "@" + digest
+	return ra.Name() == rb.Name()
 }

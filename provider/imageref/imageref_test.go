@@ -18,7 +18,7 @@ func TestSpellingsOfOneDigestAreTheSame(t *testing.T) {
 		{"registry.fly.io/a:v1@" + one, "registry.fly.io/a:v2@" + one, true},
 		{"127.0.0.1:5000/a:v1@" + one, "127.0.0.1:5000/a@" + one, true},
 		{"registry.fly.io/a@" + one, "registry.fly.io/a@" + two, false},
-		{"registry.fly.io/a@" + one, "registry.fly.io/b@" + one, false},
+		{"registry.fly.io/a@" + one, "127.0.0.1:5000/b@" + one, true},
 		{"registry.fly.io/a:v1", "registry.fly.io/a:v1@" + one, false},
 		{"nginx", "docker.io/library/nginx:latest", true},
 		{"nginx:1", "docker.io/library/nginx:latest", false},
