@@ -82,23 +82,16 @@ func (s *session) gates(ctx context.Context) *stop {
 
 // checksGate waits until Fly's checks pass.
 func (s *session) checksGate(ctx, gctx context.Context) *stop {
+	waiting := "Fly did not answer"
 	for {
 		m, err := s.engine.api.GetMachine(gctx, s.t.App, s.t.Machine)
-		if err != nil && gctx.Err() == nil {
+		switch {
+		case err != nil && gctx.Err() == nil:
 			return s.trouble(ctx, err)
-		}
-		waiting := "Fly did not answer"
-		if err == nil {
-			if m.InstanceID != s.out.InstanceID {
-				return fail(CodeReverted, "Fly went back to version %s (image %s) while its checks were awaited", m.InstanceID, running(m))
-			}
-			if m.State != flyapi.StateStarted {
-				s.out.StateAfter = m.State
-				return fail(CodeNotUp, "it is %s and did not stay started%s", m.State, lastEvent(m))
-			}
-			ok, why := passing(m, declaredChecks(m.Config()))
-			if ok {
-				return nil
+		case err == nil:
+			ok, why, st := s.checked(m)
+			if ok || st != nil {
+				return st
 			}
 			waiting = why
 		}
@@ -111,13 +104,28 @@ func (s *session) checksGate(ctx, gctx context.Context) *stop {
 	}
 }
 
+// checked judges one look at the new version while its checks are awaited.
+func (s *session) checked(m *flyapi.Machine) (ok bool, waiting string, st *stop) {
+	if m.InstanceID != s.out.InstanceID {
+		return false, "", fail(CodeReverted, "Fly went back to version %s (image %s) while its checks were awaited", m.InstanceID, running(m))
+	}
+	if m.State != flyapi.StateStarted {
+		s.out.StateAfter = m.State
+		return false, "", fail(CodeNotUp, "it is %s and did not stay started%s", m.State, lastEvent(m))
+	}
+	ok, waiting = passing(m, declaredChecks(m.Config()))
+	return ok, waiting, nil
+}
+
 // probeGate asks the control server of the new version. An image without one is judged by Fly's checks alone, unless one
 // answered before.
 func (s *session) probeGate(ctx, gctx context.Context) *stop {
-	var waiting string
+	waiting := "Fly did not answer"
 	for {
 		p, err := readProbe(s.engine.api.ExecMachine(gctx, s.t.App, s.t.Machine, probeCommand(), execTimeout))
 		switch {
+		case err != nil && gctx.Err() != nil:
+			// The time is over; what was waited for is known from before.
 		case err != nil:
 			waiting = err.Error()
 		case p.voice == answered:
