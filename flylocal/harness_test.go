@@ -130,15 +130,17 @@ type machine struct {
 		Registry, Repository, Tag, Digest string
 	} `json:"image_ref"`
 	Checks []struct{ Name, Status, Output string }
-	Events []struct {
-		ID, Type, Status, Source string
-		Request                  *struct {
-			ExitEvent *struct {
-				ExitCode      int  `json:"exit_code"`
-				RequestedStop bool `json:"requested_stop"`
-				Restarting    bool `json:"restarting"`
-			} `json:"exit_event"`
-		}
+	Events []event
+}
+
+type event struct {
+	ID, Type, Status, Source string
+	Request                  *struct {
+		ExitEvent *struct {
+			ExitCode      int  `json:"exit_code"`
+			RequestedStop bool `json:"requested_stop"`
+			Restarting    bool `json:"restarting"`
+		} `json:"exit_event"`
 	}
 }
 

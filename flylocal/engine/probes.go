@@ -66,12 +66,14 @@ func (w *World) probe(ctx context.Context, m *machine, c *check, inst runner.Ins
 	wait := time.Duration(0)
 	for pause(ctx, wait) {
 		err := runCheck(ctx, c.spec, inst)
-		if ctx.Err() != nil {
-			return
-		}
 		interval := time.Duration(c.spec.Interval)
 		inGrace := !passed && time.Since(started) < time.Duration(c.spec.GracePeriod)
 		w.mu.Lock()
+		if ctx.Err() != nil {
+			// The machine went down meanwhile; what is shown since must stand.
+			w.mu.Unlock()
+			return
+		}
 		switch {
 		case err == nil:
 			passed = true
