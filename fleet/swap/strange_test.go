@@ -21,7 +21,7 @@ import (
 type stranger struct {
 	state, instance, image string
 	cordoned, incomplete   bool
-	checks                 string
+	checks, host           string
 	asked                  []string
 	execs                  int
 
@@ -94,9 +94,9 @@ func (s *stranger) view() string {
 	if checks == "" {
 		checks = "[]"
 	}
-	return fmt.Sprintf(`{"id":"m1","name":"main","state":%q,"instance_id":%q,"host_status":"ok","cordoned":%v,"incomplete_config":%v,"checks":%s,
+	return fmt.Sprintf(`{"id":"m1","name":"main","state":%q,"instance_id":%q,"host_status":%q,"cordoned":%v,"incomplete_config":%v,"checks":%s,
 		"image_ref":{"registry":"r","repository":"t","digest":%q},"config":{"image":"r/t@%s","checks":{"alive":{}}}}`,
-		s.state, s.instance, s.cordoned, s.incomplete, checks, s.image, s.image)
+		s.state, s.instance, s.host, s.cordoned, s.incomplete, checks, s.image, s.image)
 }
 
 func (s *stranger) count(what string) int {
@@ -111,7 +111,7 @@ func (s *stranger) count(what string) int {
 
 func strange(t *testing.T, change func(s *stranger)) (*stranger, func(swap.Target) (swap.Outcome, error)) {
 	t.Helper()
-	s := &stranger{state: "started", instance: "01", image: oldDigest, checks: `[{"name":"alive","status":"passing"}]`}
+	s := &stranger{state: "started", instance: "01", image: oldDigest, host: "ok", checks: `[{"name":"alive","status":"passing"}]`}
 	change(s)
 	c, err := flyapi.New(flyapi.Config{FlapsURL: "http://fly.test", Token: "t", Transport: s, Pace: flyapi.PaceOff})
 	if err != nil {
@@ -241,6 +241,20 @@ func TestRevertByInstanceOrByDigest(t *testing.T) {
 			outcome, err := run(swap.Target{})
 			if outcome.Code != swap.CodeReverted || err == nil {
 				t.Errorf("%s: outcome %+v", name, outcome)
+			}
+		})
+	}
+}
+
+// A missing host_status counts as away, as flyctl has it.
+func TestHostThatIsNotOKIsNeverWrittenTo(t *testing.T) {
+	for _, host := range []string{"unreachable", "unknown", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			s, run := strange(t, func(s *stranger) { s.host = host })
+			outcome, err := run(swap.Target{})
+			wants(t, outcome, err, swap.Skipped, swap.CodeUnreachable)
+			if len(s.asked) != 1 {
+				t.Errorf("asked %v", s.asked)
 			}
 		})
 	}

@@ -76,6 +76,9 @@ func TestStateAndCordonAreKept(t *testing.T) {
 				if after.State != want || after.Cordoned != cordoned || after.ImageRef.Digest != newDigest || after.InstanceID == m.InstanceID {
 					t.Errorf("%s, cordoned %v, image %s", after.State, after.Cordoned, after.ImageRef)
 				}
+				if sent := l.tape.updates(m.ID)[0].sent; strings.Contains(sent, `"skip_service_registration":true`) != cordoned {
+					t.Errorf("cordoned %v, sent %s", cordoned, sent)
+				}
 				if outcome.StateBefore != state || outcome.StateAfter != want {
 					t.Errorf("outcome %+v", outcome)
 				}
@@ -183,6 +186,9 @@ func TestSilentControlServerIsWaitedFor(t *testing.T) {
 	tg.DrainTimeout = 50 * time.Millisecond
 	outcome, err := l.engine.Swap(t.Context(), tg)
 	wants(t, outcome, err, swap.Skipped, swap.CodeBusy)
+	if !strings.Contains(outcome.Reason, "did not answer") {
+		t.Errorf("reason %s", outcome.Reason)
+	}
 	tg.Busy = swap.BusyInterrupt
 	outcome, err = l.engine.Swap(t.Context(), tg)
 	wants(t, outcome, err, swap.Swapped, "")
