@@ -28,6 +28,8 @@ type Config struct {
 	App, Machine string
 	// Grace is how long running commands have between TERM and KILL when the machine stops.
 	Grace time.Duration
+	// BodyTime is how long a request's body may take to arrive; 0 means server.DefaultBodyTime.
+	BodyTime time.Duration
 }
 
 // Defaults of a Config's empty fields.

@@ -18,6 +18,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/server"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/token"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
@@ -81,31 +82,34 @@ func (p *parts) close() {
 	}
 }
 
-func build(c Config, log *slog.Logger) (p *parts, err error) {
+func build(c Config, log *slog.Logger) (*parts, error) {
 	trust, err := c.check()
 	if err != nil {
 		return nil, err
 	}
-	p = &parts{grace: c.Grace}
-	defer func() {
-		if err != nil {
-			p.close()
-		}
-	}()
+	p := &parts{grace: c.Grace}
+	if err := p.fill(c, trust, log); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *parts) fill(c Config, trust token.Trust, log *slog.Logger) error {
 	system := systemPaths()
 	where, err := findLayout(c.Data, system)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	accounts, err := prepare(&where, system.linked)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if p.port, err = listener(c.Listen); err != nil {
-		return nil, err
+		return err
 	}
 	if p.spool, err = spool.Open(where.spool); err != nil {
-		return nil, err
+		return err
 	}
 	kind := wirev1.SpoolKind_SPOOL_KIND_EPHEMERAL
 	if where.durable {
@@ -113,22 +117,22 @@ func build(c Config, log *slog.Logger) (p *parts, err error) {
 	}
 	p.server, err = server.New(server.Options{
 		Spool: p.spool, Kind: kind, Trust: trust, App: c.App, Machine: c.Machine,
-		Accounts: accounts, Workspace: where.shown, Log: log,
+		Accounts: accounts, Workspace: where.shown, BodyTime: c.BodyTime, Log: log,
 		Keeper: func(notify func(keeper.Ended)) (keeper.Keeper, error) {
 			return keeper.NewLocal(keeper.LocalOptions{Spool: p.spool, Adopt: true, Notify: notify, Log: log})
 		},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if p.probe, err = probe.Listen(c.Run, p.server.Probe, log); err != nil {
-		return nil, err
+		return err
 	}
 	p.http = httpServer(p.server.Handler(), log)
 	log.Info("serving", "build", wire.Build, "address", p.port.Addr().String(), "app", c.App, "machine", c.Machine,
 		"epoch", p.server.Status().Epoch, "spool", where.spool, "durable", where.durable,
 		"workspace", where.workspace, "exec_user", accounts.Default().Name, "exec_user_separate", accounts.Separate(), "pid", os.Getpid())
-	return p, nil
+	return nil
 }
 
 // prepare makes the workspace and finds who uses it.

@@ -39,6 +39,8 @@ type Keeper interface {
 	Start(Order) (Receipt, error)
 	// Signal signals a process that Start made and that was not reaped yet.
 	Signal(Shot) (Hit, error)
+	// Sweep signals every process below the keeper, those that no exec owns any more too.
+	Sweep(signal int) error
 	// Close waits for no child; it ends the keeper's own goroutines.
 	Close() error
 }

@@ -174,6 +174,20 @@ func (k *Local) Signal(s Shot) (Hit, error) {
 	return hit, ignoreGone(unix.Kill(-c.pid, sig))
 }
 
+// Sweep signals every process below this one. A process that forks meanwhile may need another call.
+func (k *Local) Sweep(signal int) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all, err := processes()
+	if err != nil {
+		return err
+	}
+	for _, pid := range below(all, os.Getpid(), false) {
+		err = errors.Join(err, ignoreGone(unix.Kill(pid, unix.Signal(signal))))
+	}
+	return err
+}
+
 // ignoreGone: a process that is a zombie by now takes no signal and needs none.
 func ignoreGone(err error) error {
 	if errors.Is(err, unix.ESRCH) {

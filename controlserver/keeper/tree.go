@@ -13,6 +13,10 @@ type process struct{ pid, parent, session int }
 
 // processes reads /proc once. A process that ends meanwhile is left out.
 func processes() ([]process, error) {
+	// In a new PID namespace under the old /proc, its numbers mean other processes.
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+		return nil, fmt.Errorf("list processes: /proc is of another PID namespace")
+	}
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -62,22 +66,24 @@ func descendants(leader int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return below(all, leader), nil
+	return below(all, leader, true), nil
 }
 
-func below(all []process, leader int) []int {
-	in := map[int]bool{leader: true}
+// below collects a process's children and theirs, with its session's members and their children when
+// sessions count.
+func below(all []process, root int, sessions bool) []int {
+	in := map[int]bool{root: true}
 	for grown := true; grown; {
 		grown = false
 		for _, p := range all {
-			if !in[p.pid] && (in[p.parent] || p.session == leader) {
+			if !in[p.pid] && (in[p.parent] || sessions && p.session == root) {
 				in[p.pid], grown = true, true
 			}
 		}
 	}
 	var out []int
 	for _, p := range all {
-		if in[p.pid] && p.pid != leader {
+		if in[p.pid] && p.pid != root {
 			out = append(out, p.pid)
 		}
 	}

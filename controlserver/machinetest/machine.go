@@ -30,6 +30,13 @@ import (
 
 const serveEnv = "FLYFLEET_TEST_SERVE"
 
+// BodyTimeEnv in Options.Env shortens the time that a body may take.
+const BodyTimeEnv = "FLYFLEET_TEST_BODY_TIME"
+
+// ProcEnv in Options.Env, set to "true", mounts a /proc of the server's own first: for a server in a PID
+// namespace of its own.
+const ProcEnv = "FLYFLEET_TEST_PROC"
+
 // Names of the machine that every test server claims to be.
 const (
 	App   = "tenant-a"
@@ -57,12 +64,20 @@ func serveMain() int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
+	if os.Getenv(ProcEnv) == "true" {
+		if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+			fmt.Fprintln(os.Stderr, "mount /proc:", err)
+			return 1
+		}
+	}
 	controlserver.Tune()
 	grace, _ := time.ParseDuration(os.Getenv("FLYFLEET_GRACE"))
+	bodyTime, _ := time.ParseDuration(os.Getenv(BodyTimeEnv))
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	err := controlserver.Serve(ctx, controlserver.Config{
 		Trust: os.Getenv("FLYFLEET_TRUST"), Listen: os.Getenv("FLYFLEET_LISTEN"), Data: os.Getenv("FLYFLEET_DATA"),
 		Run: os.Getenv("FLYFLEET_RUN"), App: os.Getenv("FLY_APP_NAME"), Machine: os.Getenv("FLY_MACHINE_ID"), Grace: grace,
+		BodyTime: bodyTime,
 	}, log, nil)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

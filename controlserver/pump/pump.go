@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 // Pump owns one pipe's read end and the one file it goes to.
 type Pump struct {
+	mu     sync.Mutex // held over a pass
 	pipe   *os.File
 	path   string
 	offset int64
@@ -22,6 +24,9 @@ type Pump struct {
 	grown  func(end uint64)
 	wide   bool
 }
+
+// MostPiped is the most that a pipe of ours ever holds.
+const MostPiped = onePass
 
 const (
 	// onePass is the most one splice moves.
@@ -57,6 +62,8 @@ func (p *Pump) Run() error {
 		var n int64
 		var step error
 		err := raw.Read(func(fd uintptr) bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
 			n, step = p.pass(int(fd), lost != nil)
 			return !errors.Is(step, unix.EAGAIN)
 		})
@@ -73,6 +80,23 @@ func (p *Pump) Run() error {
 			return lost
 		}
 	}
+}
+
+// Pending says whether the pipe holds bytes, or its end, that no pass has moved yet. False after the
+// writer's death means that all it wrote is in the file, however late the pump is.
+func (p *Pump) Pending() bool {
+	raw, err := p.pipe.SyscallConn()
+	if err != nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pending := false
+	err = raw.Control(func(fd uintptr) {
+		_, err := readable(int(fd))
+		pending = err == nil
+	})
+	return err == nil && pending
 }
 
 // Stop makes Run return; the writer will see a closed pipe.

@@ -129,3 +129,32 @@ func (e *exec) info() *wirev1.ExecInfo {
 	}
 	return info
 }
+
+func unserved(rpc string) error {
+	return wire.Refuse(wirev1.ErrorReason_ERROR_REASON_UNIMPLEMENTED, "%s is not served by this control server: see the features in Hello", rpc).Connect()
+}
+
+// WriteStdin is not served.
+func (s *Server) WriteStdin(context.Context, *connect.Request[wirev1.WriteStdinRequest]) (*connect.Response[wirev1.WriteStdinResponse], error) {
+	return nil, unserved("WriteStdin")
+}
+
+// Resize is not served.
+func (s *Server) Resize(context.Context, *connect.Request[wirev1.ResizeRequest]) (*connect.Response[wirev1.ResizeResponse], error) {
+	return nil, unserved("Resize")
+}
+
+// Hold is not served.
+func (s *Server) Hold(context.Context, *connect.Request[wirev1.HoldRequest]) (*connect.Response[wirev1.HoldResponse], error) {
+	return nil, unserved("Hold")
+}
+
+// Forget is not served.
+func (s *Server) Forget(context.Context, *connect.Request[wirev1.ForgetRequest]) (*connect.Response[wirev1.ForgetResponse], error) {
+	return nil, unserved("Forget")
+}
+
+// Forbid is not served.
+func (s *Server) Forbid(context.Context, *connect.Request[wirev1.ForbidRequest]) (*connect.Response[wirev1.ForbidResponse], error) {
+	return nil, unserved("Forbid")
+}

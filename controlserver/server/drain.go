@@ -57,6 +57,10 @@ func (s *Server) Drain(ctx context.Context, grace time.Duration) {
 		idle = s.door.waitIdle(ctx)
 	}
 	s.streams.wait(ctx)
+	// Who left an exec's tree, or outlived it, ends with the machine.
+	if err := s.keeper.Sweep(int(unix.SIGKILL)); err != nil {
+		s.log.Error("processes are left over", "error", err)
+	}
 	s.log.Info("stopped", "all_ended", idle)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/keeper"
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/pump"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
@@ -38,6 +39,7 @@ type stream struct {
 	path   string
 	end    atomic.Uint64
 	closed atomic.Bool // no more bytes can come
+	pump   *pump.Pump  // nil when the stream has no pipe
 }
 
 func newExec(id, scope string, digest []byte, sp *spool.Spool) *exec {
@@ -92,24 +94,49 @@ func (e *exec) shut(s *stream) {
 	e.bell.ring()
 }
 
-// settle waits until both pipes are at their end, or until they were silent for the drain time while
-// somebody else still holds one. It says whether somebody does.
+// settle waits until all that the ended process wrote is in the spool: both pipes at their end, or
+// empty and silent for the drain time while somebody else still holds one. It says whether somebody
+// does. Silence alone would not do, because under load the pump may be late; nor would emptiness,
+// because whoever holds the pipe may never stop writing: after ten drain times a stream has settled
+// once it was empty for a moment, or has moved all that its pipe could hold.
 func (e *exec) settle() (orphans bool) {
-	quiet := time.NewTimer(e.drain)
+	quiet, limit := time.NewTimer(e.drain), time.NewTimer(10*e.drain)
 	defer quiet.Stop()
-	for {
+	defer limit.Stop()
+	streams := []*settling{{stream: e.out, from: e.out.end.Load()}, {stream: e.err, from: e.err.end.Load()}}
+	for over := false; ; {
 		again := e.bell.C()
 		if e.out.closed.Load() && e.err.closed.Load() {
 			return false
 		}
+		if over && streams[0].settled() && streams[1].settled() {
+			return true
+		}
 		select {
 		case <-again:
 			quiet.Reset(e.drain)
+		case <-limit.C:
+			over = true
 		case <-quiet.C:
-			return true
+			if !e.out.pending() && !e.err.pending() {
+				return true
+			}
+			quiet.Reset(e.drain)
 		}
 	}
 }
+
+// settling is a stream whose writer has ended.
+type settling struct {
+	*stream
+	from uint64 // its end when the writer ended
+}
+
+func (s *settling) settled() bool {
+	return s.closed.Load() || s.end.Load()-s.from >= pump.MostPiped || !s.pending()
+}
+
+func (s *stream) pending() bool { return s.pump != nil && !s.closed.Load() && s.pump.Pending() }
 
 // exitOf makes the final record of a process that was reaped and whose output has settled.
 func (e *exec) exitOf(ended keeper.Ended, orphans bool) *wirev1.Exit {

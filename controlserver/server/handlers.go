@@ -94,7 +94,7 @@ func (s *Server) obtain(request *wirev1.ExecRequest) (*exec, bool, error) {
 	if epoch := request.GetIfEpoch(); epoch != "" && epoch != s.keeper.Epoch() {
 		return nil, false, nil
 	}
-	if field := unserved(request.GetSpec()); field != "" {
+	if field := unservedField(request.GetSpec()); field != "" {
 		e := wire.Refuse(wirev1.ErrorReason_ERROR_REASON_UNIMPLEMENTED, "%s is not served by this control server: see the features in Hello", field)
 		e.Field = field
 		return nil, false, e

@@ -21,8 +21,8 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
-// bodyTime is how long a request's body may take to arrive.
-const bodyTime = 30 * time.Second
+// DefaultBodyTime is how long a request's body may take to arrive.
+const DefaultBodyTime = 30 * time.Second
 
 // envelope is the most that framing adds to a request message.
 const envelope = 64
@@ -69,7 +69,7 @@ func (s *Server) prove(next http.Handler) http.Handler {
 	})
 }
 
-// body reads a request's whole body, at most one message, within bodyTime.
+// body reads a request's whole body, at most one message, within BodyTime.
 func (s *Server) body(w http.ResponseWriter, r *http.Request) (*rope, *wire.Error) {
 	const most = wire.MaxRequestBytes + envelope
 	tooLarge := wire.Refuse(wirev1.ErrorReason_ERROR_REASON_BODY_TOO_LARGE, "the request is larger than %d bytes; send content by WriteStdin", wire.MaxRequestBytes)
@@ -77,7 +77,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) (*rope, *wire.Erro
 		return nil, tooLarge
 	}
 	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
+	if err := control.SetReadDeadline(time.Now().Add(s.options.BodyTime)); err != nil {
 		return nil, wire.Refuse(wirev1.ErrorReason_ERROR_REASON_UNSPECIFIED, "the connection takes no deadline")
 	}
 	body := new(rope)
@@ -93,7 +93,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) (*rope, *wire.Erro
 	}
 	body.give()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, wire.Refuse(wirev1.ErrorReason_ERROR_REASON_TOO_SLOW, "the request's body took longer than %s", bodyTime)
+		return nil, wire.Refuse(wirev1.ErrorReason_ERROR_REASON_TOO_SLOW, "the request's body took longer than %s", s.options.BodyTime)
 	}
 	return nil, wire.Refuse(wirev1.ErrorReason_ERROR_REASON_UNSPECIFIED, "the request's body broke off")
 }

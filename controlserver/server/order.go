@@ -86,9 +86,9 @@ func environment(spec *wirev1.ExecSpec, who account.Account, workspace string) [
 	return out
 }
 
-// unserved names the first field of a spec that this server does not know how to keep. A client that
+// unservedField names the first field of a spec that this server does not know how to keep. A client that
 // reads Hello's features never meets it; a spec that asks for more than it gets is never started.
-func unserved(spec *wirev1.ExecSpec) string {
+func unservedField(spec *wirev1.ExecSpec) string {
 	switch {
 	case spec.GetPty() != nil:
 		return "spec.pty"

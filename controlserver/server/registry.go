@@ -174,6 +174,7 @@ func (r *registry) pump(pumps *sync.WaitGroup, e *exec, s *stream, pipe *os.File
 		e.shut(s)
 		return
 	}
+	s.pump = p
 	pumps.Go(func() {
 		if err := p.Run(); err != nil {
 			r.log.Error("output is not stored", "exec", e.id, "stream", s.kind.String(), "error", err)

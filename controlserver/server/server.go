@@ -19,7 +19,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1/wirev1connect"
 )
 
-// Options are what a Server is made of. All but Now are required.
+// Options are what a Server is made of. All but BodyTime and Now are required.
 type Options struct {
 	Spool *spool.Spool
 	Kind  wirev1.SpoolKind
@@ -31,6 +31,8 @@ type Options struct {
 	Accounts  *account.Accounts
 	Workspace string
 	Log       *slog.Logger
+	// BodyTime is how long a request's body may take to arrive; 0 means DefaultBodyTime.
+	BodyTime time.Duration
 	// Now is the clock of tokens and ids; nil means time.Now.
 	Now func() time.Time
 }
@@ -58,6 +60,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.BodyTime <= 0 {
+		o.BodyTime = DefaultBodyTime
 	}
 	d := &door{now: o.Now, most: mostRunning()}
 	s := &Server{
