@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // objects are the remote objects of one app, by kind.
@@ -137,11 +138,11 @@ func TestCreateThatTimesOutIsFinishedInPlace(t *testing.T) {
 	w := newWorkspace(t, p.env())
 	w.write("main.tf", tenantsConfig(p, "acc-", 1, `timeouts = { create = "2s" }`))
 	w.setImage(p.image(t, "v1"))
-	p.slowBoot(t, "6s")
+	p.local.Faults.SlowBoot("*", 6*time.Second)
 	output := w.apply()
 	first := p.machine(t, "acc-0")
 	mentions(t, output, "Warning", first.ID)
-	p.slowBoot(t, "0s")
+	p.local.Faults.SlowBoot("*", 0)
 	p.waitState(t, "acc-0", first.ID, "started")
 
 	for _, c := range w.plan().changed() {

@@ -191,6 +191,24 @@ func (p *platform) wire(t testing.TB, app string) *client.Client {
 	return c
 }
 
+// failPull makes every pull of an image fail from now on.
+func (p *platform) failPull(t testing.TB, ref string) {
+	t.Helper()
+	_, digest, found := strings.Cut(ref, "@")
+	if !found {
+		t.Fatalf("image %s has no digest", ref)
+	}
+	p.local.Faults.FailPull(digest, "")
+}
+
+// host sets the status of the host that a machine stands on.
+func (p *platform) host(t testing.TB, machine, status string) {
+	t.Helper()
+	if err := p.local.Faults.Host(machine, status); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func tail(s string, n int) string {
 	if len(s) > n {
 		return "…" + s[len(s)-n:]

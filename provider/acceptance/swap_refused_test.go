@@ -171,18 +171,21 @@ type command struct {
 func startCommand(t *testing.T, c *client.Client, script string) *command {
 	t.Helper()
 	run := &command{started: make(chan struct{}), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(run.done)
-		run.result, run.err = c.Run(context.Background(), client.Command{Spec: shell(script), Follow: client.Follow{Patience: time.Minute}}, run)
+		run.result, run.err = c.Run(ctx, client.Command{Spec: shell(script), Follow: client.Follow{Patience: time.Minute}}, run)
 	}()
 	select {
 	case <-run.started:
 	case <-run.done:
+		cancel()
 		t.Fatalf("the command did not start: %v", run.err)
 	case <-time.After(30 * time.Second):
+		cancel()
 		t.Fatal("the command did not start in 30 s")
 	}
-	t.Cleanup(func() { <-run.done })
+	t.Cleanup(func() { cancel(); <-run.done })
 	return run
 }
 
