@@ -36,7 +36,7 @@ type recorder struct {
 	after     func(exchange)
 }
 
-func startRecorder(t *testing.T, target string) *recorder {
+func startRecorder(t testing.TB, target string) *recorder {
 	t.Helper()
 	upstream, err := url.Parse(target)
 	if err != nil {
