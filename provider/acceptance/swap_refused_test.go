@@ -33,7 +33,7 @@ func TestSilentlyRevertedPullIsAnError(t *testing.T) {
 	if after.State != "started" || after.ImageRef.Digest != before.ImageRef.Digest {
 		t.Fatalf("the platform did not revert (%s, %s): the test proves nothing", after.State, after.ImageRef.Digest)
 	}
-	mentions(t, result.Output, "acc-0", before.ID, "revert")
+	mentions(t, result.Output, "acc-0", before.ID, "went back")
 	wantOnlyImage(t, w.plan(), 1)
 }
 
