@@ -203,7 +203,9 @@ func (c *command) Output(_ wirev1.Stream, _ uint64, data []byte) error {
 	return nil
 }
 
-func (c *command) Gap(gap *wirev1.Gap) error { return fmt.Errorf("bytes %d to %d are missing", gap.From, gap.To) }
+func (c *command) Gap(gap *wirev1.Gap) error {
+	return fmt.Errorf("bytes %d to %d are missing", gap.From, gap.To)
+}
 
 func (c *command) wait() (client.Result, error) { <-c.done; return c.result, c.err }
 

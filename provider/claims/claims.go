@@ -95,13 +95,6 @@ func (r *Registry) Made(id string) bool {
 	return r.made[id]
 }
 
-// Has reports that a resource with this key was seen that exists already.
-func (r *Registry) Has(key Key) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.held[key]) > 0
-}
-
 // Adopt notes that this process found an object instead of creating it, so that what is in it may be found too.
 func (r *Registry) Adopt(key Key) {
 	r.mu.Lock()

@@ -14,8 +14,6 @@ const noteKey = "claims"
 type Note struct {
 	// Held are objects of the same key that must not be adopted.
 	Held []string `json:"held,omitempty"`
-	// AppInState: the app of the planned object is a resource of the same state.
-	AppInState bool `json:"app_in_state,omitempty"`
 }
 
 // String names the key for Registry.Take.

@@ -94,9 +94,6 @@ func (r *volumeResource) find(ctx context.Context, plan model, note claims.Note)
 	if len(match) == 0 {
 		return flyapi.Volume{}, nil
 	}
-	if !note.AppInState && !r.account.Claims.Adopted(claims.App(app)) {
-		return flyapi.Volume{}, fmt.Errorf("app %s, which is no resource of this state, has volume %s of this name, region and size already. It was not touched. Choose another name, or take it as it is%s", app, match[0].ID, importBlock(app, match[0].ID))
-	}
 	holder := map[string]*flyapi.Machine{}
 	for _, v := range match {
 		if v.AttachedMachine == "" {

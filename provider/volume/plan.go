@@ -57,13 +57,12 @@ func (r *volumeResource) planCreate(ctx context.Context, plan model, resp *resou
 	if r.account == nil || plan.App.IsUnknown() || plan.Name.IsUnknown() || plan.Region.IsUnknown() {
 		return
 	}
-	app := plan.App.ValueString()
-	held, err := r.account.Claims.Creates(key(app, plan.Name.ValueString(), plan.Region.ValueString()))
+	held, err := r.account.Claims.Creates(key(plan.App.ValueString(), plan.Name.ValueString(), plan.Region.ValueString()))
 	if err != nil {
 		resp.Diagnostics.AddAttributeError(path.Root("name"), "Two resources, one volume", err.Error()+".")
 		return
 	}
-	resp.Diagnostics.Append(claims.Remember(ctx, resp.Private, claims.Note{Held: held, AppInState: r.account.Claims.Has(claims.App(app))})...)
+	resp.Diagnostics.Append(claims.Remember(ctx, resp.Private, claims.Note{Held: held})...)
 }
 
 // replacing names the attributes whose change makes another volume. The framework's own list is empty while a plan is
