@@ -196,10 +196,12 @@ func (c *command) Started(s *wirev1.Started) error {
 	return nil
 }
 
-func (c *command) Output(_ wirev1.Stream, _ uint64, data []byte) error {
+func (c *command) Output(stream wirev1.Stream, _ uint64, data []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.out.Write(data)
+	if stream == wirev1.Stream_STREAM_STDOUT {
+		c.out.Write(data)
+	}
 	return nil
 }
 
