@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -53,7 +54,9 @@ func (c *Client) call(ctx context.Context, r request) (response, error) {
 			if sleep(ctx, backoff(gateway)) != nil {
 				return response{}, err
 			}
-			gateway++
+			if gateway++; errors.Is(err, context.DeadlineExceeded) {
+				gateway++ // a server that hangs is given less patience than one that answers
+			}
 		case r.concurrent && IsConcurrentUpdate(err) && concurrent < concurrentTries:
 			if sleep(ctx, backoff(concurrent)) != nil {
 				return response{}, err
@@ -66,9 +69,13 @@ func (c *Client) call(ctx context.Context, r request) (response, error) {
 }
 
 func (c *Client) try(ctx context.Context, r request) (response, error) {
+	// One's turn is waited for outside the deadline of the call: fifty creates in one app take fifty seconds.
+	if err := c.door.pace.wait(ctx, r.method, r.path); err != nil {
+		return response{}, c.noAnswer(ctx, r, err)
+	}
 	tctx, cancel := context.WithTimeout(ctx, callTimeout+r.waitsFor)
 	defer cancel()
-	req, err := c.build(tctx, r)
+	req, err := c.build(context.WithValue(tctx, pacedKey{}, true), r)
 	if err != nil {
 		return response{}, &Error{Op: r.op, App: r.app, Machine: r.machine, Text: "build the request", Err: err}
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,7 +243,7 @@ func TestWaitForTheEndOfAMachineThatIsGone(t *testing.T) {
 	}
 }
 
-func TestDeletingWhatIsGoneSucceeds(t *testing.T) { // public report OFF#163: app deleted first, children then 404
+func TestDeletingWhatIsGoneSucceeds(t *testing.T) { // fly-apps/terraform-provider-fly#163: app deleted first, children then 404
 	s := &script{answer: func(call, int) answer { return refuse(404, "app not found") }}
 	c := client(t, s)
 	for what, err := range map[string]error{
@@ -294,6 +295,23 @@ func TestPaceIsKeptPerActionAndID(t *testing.T) {
 		if got := spent(); got != 2*time.Second {
 			t.Errorf("the fifth call of one action came after %s", got)
 		}
+	})
+}
+
+// Waiting for one's turn does not use up the time of the call.
+func TestManyCreatesInOneAppAllGetTheirTurn(t *testing.T) {
+	s := &script{answer: func(call, int) answer { return ok(`{"id":"m1"}`) }}
+	synctest.Test(t, func(t *testing.T) {
+		c := client(t, s, func(c *flyapi.Config) { c.Pace = flyapi.PaceDocumented })
+		var all sync.WaitGroup
+		for range 200 {
+			all.Go(func() {
+				if _, err := c.CreateMachine(t.Context(), "app", flyapi.CreateRequest{Name: "main", Config: json.RawMessage(`{}`)}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
 	})
 }
 

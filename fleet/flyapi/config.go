@@ -71,6 +71,7 @@ type Client struct {
 	token    string
 	tokens   *tokens.Tokens
 	log      *slog.Logger
+	door     *door
 	http     *http.Client
 	typed    *flaps.Client
 	owned    *http.Transport // nil when the caller brought the transport
@@ -120,10 +121,10 @@ func New(cfg Config) (*Client, error) {
 		c.owned = newTransport()
 		base = c.owned
 	}
-	door := &door{base: base, flaps: flapsURL, pace: newPacer(cfg.Pace), log: c.log}
-	c.http = &http.Client{Transport: door}
+	c.door = &door{base: base, flaps: flapsURL, pace: newPacer(cfg.Pace), log: c.log}
+	c.http = &http.Client{Transport: c.door}
 	// fly-go keeps no context from here; it takes one per call.
-	c.typed, err = flaps.NewWithOptions(context.Background(), flaps.NewClientOpts{UserAgent: c.agent, Tokens: c.tokens, Transport: door})
+	c.typed, err = flaps.NewWithOptions(context.Background(), flaps.NewClientOpts{UserAgent: c.agent, Tokens: c.tokens, Transport: c.door})
 	if err != nil {
 		return nil, fmt.Errorf("set up the fly-go client: %w", err)
 	}

@@ -31,6 +31,9 @@ type door struct {
 	log   *slog.Logger
 }
 
+// pacedKey marks a request whose turn was waited for already.
+type pacedKey struct{}
+
 // RoundTrip implements http.RoundTripper.
 func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := replayable(req)
@@ -38,8 +41,10 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		if err := d.pace.wait(req.Context(), req.Method, req.URL.Path); err != nil {
-			return nil, err
+		if try > 1 || req.Context().Value(pacedKey{}) == nil {
+			if err := d.pace.wait(req.Context(), req.Method, req.URL.Path); err != nil {
+				return nil, err
+			}
 		}
 		resp, err := d.once(req, body)
 		if err != nil || resp.StatusCode != http.StatusTooManyRequests || try == busyTries {

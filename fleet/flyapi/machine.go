@@ -88,11 +88,16 @@ func metadataOf(config json.RawMessage) map[string]string {
 	var c struct {
 		Metadata map[string]json.RawMessage `json:"metadata"`
 	}
-	out := map[string]string{}
 	if json.Unmarshal(config, &c) != nil {
-		return out
+		return map[string]string{}
 	}
-	for k, v := range c.Metadata {
+	return textsOf(c.Metadata)
+}
+
+// textsOf keeps the values that are strings: one odd value of one machine must not make a whole list unreadable.
+func textsOf(values map[string]json.RawMessage) map[string]string {
+	out := make(map[string]string, len(values))
+	for k, v := range values {
 		var s string
 		if json.Unmarshal(v, &s) == nil {
 			out[k] = s

@@ -139,7 +139,7 @@ func (c *Client) DestroyMachine(ctx context.Context, app, id string, force bool,
 	_, err := c.call(ctx, r)
 	c.wrote(Write{Kind: WroteMachine, App: app, ID: id})
 	if IsNotFound(err) {
-		return nil // the app may have been deleted first (public report OFF#163)
+		return nil // the app may have been deleted first (fly-apps/terraform-provider-fly#163)
 	}
 	return leaseRefusal(app, id, err)
 }

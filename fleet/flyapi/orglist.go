@@ -101,9 +101,9 @@ type machineRow struct {
 }
 
 type rowConfig struct {
-	Image    string            `json:"image"`
-	Guest    json.RawMessage   `json:"guest"`
-	Metadata map[string]string `json:"metadata"`
+	Image    string                     `json:"image"`
+	Guest    json.RawMessage            `json:"guest"`
+	Metadata map[string]json.RawMessage `json:"metadata"`
 }
 
 func (m machineRow) row() MachineRow {
@@ -114,7 +114,7 @@ func (m machineRow) row() MachineRow {
 	return MachineRow{
 		App: m.App, ID: m.ID, Name: m.Name, State: m.State, Region: m.Region, InstanceID: m.InstanceID, HostStatus: m.HostStatus,
 		Image: config.Image, Digest: orElse(m.ImageRef.Digest, DigestOf(config.Image)), Guest: config.Guest,
-		Metadata: config.Metadata, UpdatedAt: parseTime(m.UpdatedAt),
+		Metadata: textsOf(config.Metadata), UpdatedAt: parseTime(m.UpdatedAt),
 	}
 }
 

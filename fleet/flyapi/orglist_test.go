@@ -16,7 +16,7 @@ func TestOrgListIsReadToItsEndWithTheLatestRowOfEachMachine(t *testing.T) {
 		case strings.Contains(c.query, "cursor=two"):
 			return ok(`{"machines":[{"id":"m1","app_name":"a","instance_id":"02","config":{"image":"r@sha256:new"}}],"error_regions":["ams","lhr"],"next_cursor":""}`)
 		case n == 1:
-			return ok(`{"machines":[{"id":"m1","app_name":"a","instance_id":"01"},{"id":"m2","app_name":"b","state":"stopped","image_ref":{"digest":"sha256:x"},"config":{"image":"r@sha256:y","metadata":{"k":"v"}}}],"error_regions":["ams"],"next_cursor":"two"}`)
+			return ok(`{"machines":[{"id":"m1","app_name":"a","instance_id":"01"},{"id":"m2","app_name":"b","state":"stopped","image_ref":{"digest":"sha256:x"},"config":{"image":"r@sha256:y","metadata":{"k":"v","odd":7}}}],"error_regions":["ams"],"next_cursor":"two"}`)
 		}
 		t.Errorf("asked for %s", c.query)
 		return ok(`{}`)

@@ -197,7 +197,7 @@ func TestChecksThatDoNotPassFailTheSwap(t *testing.T) {
 	}
 }
 
-// hetzner-style slow boots: checks that turn good within the time are good.
+// Boots take their time: checks that turn good before it is over are good.
 func TestChecksAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, run := strange(t, func(s *stranger) {

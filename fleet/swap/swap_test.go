@@ -55,7 +55,7 @@ func TestImageSwapKeepsUnknownFields(t *testing.T) {
 }
 
 // State and cordon are equal before and after, except that a suspended machine ends stopped; nothing cold is started.
-// AMP's swap woke every idle sandbox; flyctl#4707, PR#4754, PR#5128.
+// A public provider's swap woke every idle sandbox; flyctl#4707, PR#4754, PR#5128.
 func TestStateAndCordonAreKept(t *testing.T) {
 	l := newLab(t)
 	for _, state := range []string{flyapi.StateStarted, flyapi.StateStopped, flyapi.StateSuspended} {

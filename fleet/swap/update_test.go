@@ -22,7 +22,8 @@ func change(path, base, ours string) merge.Change {
 	return c
 }
 
-// AMP sent the plan's config only: foreign env, init and auto_destroy were erased. OFF sent {} for what it did not manage.
+// Two public providers sent the plan's config only: foreign env, init and auto_destroy were erased, and {} was sent for
+// what was not managed. flyctl#1469 and its kin wiped one field after the other.
 func TestUpdateWritesManagedPathsOnly(t *testing.T) {
 	l := newLab(t)
 	m := l.machine("update", plain(`,"env":{"MINE":"1","FOREIGN":"keep"},"auto_destroy":false,"x_unknown":[1e400]`), flyapi.StateStarted, false)
