@@ -2,6 +2,7 @@ package swap
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
@@ -57,11 +58,23 @@ func (s *session) unasked(ctx context.Context, asked time.Time, err error) *stop
 		s.closedUntil = asked.Add(quiesceFor) // the door may be shut: it is opened again
 		return s.trouble(ctx, err)
 	}
-	if m, gerr := s.engine.api.GetMachine(ctx, s.t.App, s.t.Machine); gerr == nil && m.State != flyapi.StateStarted {
+	m, gerr := s.engine.api.GetMachine(ctx, s.t.App, s.t.Machine)
+	switch {
+	case gerr == nil && m.State != flyapi.StateStarted:
+		return nil
+	case gerr == nil && declaresNone(m):
+		s.asked, s.voice = true, absent
+		s.warn(fmt.Sprintf("Fly refused to run a probe, and the machine declares no control server: its commands were not asked for (%v)", err))
 		return nil
 	}
 	return s.trouble(ctx, err)
 }
+
+// declaresNone reports that nothing says that the machine's image has a control server.
+//
+// Assumption: how Fly words the refusal of a program that is not in the image is not known for sure; an image that
+// never claimed to have one must be swappable whatever the words are.
+func declaresNone(m *flyapi.Machine) bool { return m.Metadata()[MetadataWire] == "" }
 
 // ready reports that the update may be sent: nothing can run, or the door is shut for long enough still.
 func (s *session) ready(m *flyapi.Machine) bool {

@@ -126,6 +126,8 @@ func (s *session) probeGate(ctx, gctx context.Context) *stop {
 		switch {
 		case err != nil && gctx.Err() != nil:
 			// The time is over; what was waited for is known from before.
+		case err != nil && !flyapi.Unsure(err) && s.voice == absent:
+			return nil // refused before the swap, and refused now
 		case err != nil:
 			waiting = err.Error()
 		case p.voice == answered:

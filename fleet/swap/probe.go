@@ -58,6 +58,9 @@ type probeStatus struct {
 // readProbe judges the result of an exec. An error is one of the API itself: the question could not be put.
 func readProbe(r flyapi.ExecResult, err error) (probe, error) {
 	if err != nil {
+		if flyapi.IsTimeout(err) {
+			return probe{voice: silent, reason: "the probe did not end in time"}, nil
+		}
 		if noSuchProgram(err) {
 			return probe{voice: absent, reason: "the image has no control server"}, nil
 		}

@@ -336,6 +336,31 @@ func TestGatesSayWhatTheNewVersionWasJudgedBy(t *testing.T) {
 	}
 }
 
+// An image that is not ours may have Fly refuse the question itself, in words that nobody documented.
+func TestImageThatCannotBeAskedIsSwappedUnlessItDeclaresAControlServer(t *testing.T) {
+	for _, declared := range []bool{false, true} {
+		l := newLab(t)
+		metadata := ""
+		if declared {
+			metadata = `,"metadata":{"flyfleet_wire":"1"}`
+		}
+		m := l.machine("refuses", plain(metadata), flyapi.StateStarted, false)
+		l.on(faults.Rule{Method: "POST", Path: "**/exec", Times: -1, Status: 500, Body: `{"error":"unknown: something about a program"}`})
+		outcome, err := l.engine.Swap(t.Context(), target(m, "refuses"))
+		if declared {
+			wants(t, outcome, err, swap.Failed, swap.CodeAPI)
+			if outcome.Written {
+				t.Error("written without having asked")
+			}
+			continue
+		}
+		wants(t, outcome, err, swap.Swapped, "")
+		if outcome.Gate != swap.GateChecks || len(outcome.Warnings) != 1 {
+			t.Errorf("outcome %+v", outcome)
+		}
+	}
+}
+
 func TestColdMachineIsVerifiedAndColdAgain(t *testing.T) {
 	l := newLab(t)
 	for _, state := range []string{flyapi.StateStopped, flyapi.StateSuspended} {

@@ -13,6 +13,8 @@ import (
 const (
 	MetadataFleet = "flyfleet_fleet"
 	MetadataOwner = "flyfleet_image_owner"
+	// MetadataWire is the highest wire version of the machine's image: who carries it has a control server.
+	MetadataWire = "flyfleet_wire"
 )
 
 // SecretsNote is what every swap does beside its purpose, for whoever shows a plan or a report: any update makes a
