@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,8 @@ import (
 // stranger is a platform that does what the local one does not: it loses leases, changes the cordon, reads stopped for
 // a moment. It answers over HTTP's types through the real client, and is used inside synctest bubbles.
 type stranger struct {
+	mu                     sync.Mutex
+	hold                   time.Duration // how long the answer under way is held back
 	state, instance, image string
 	cordoned, incomplete   bool
 	checks, host           string
@@ -37,8 +40,13 @@ func (s *stranger) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	what := req.Method + " " + strings.TrimPrefix(req.URL.Path, "/v1/apps/a/machines/m1")
+	s.mu.Lock()
 	s.asked = append(s.asked, what)
+	s.hold = 0
 	status, body := s.answer(what, req)
+	hold := s.hold
+	s.mu.Unlock()
+	time.Sleep(hold) // the bubble's clock
 	rec := &http.Response{StatusCode: status, Header: http.Header{}, Request: req}
 	rec.Body = readCloser{strings.NewReader(body)}
 	return rec, nil
@@ -81,7 +89,7 @@ func (s *stranger) answer(what string, req *http.Request) (int, string) {
 		return 200, probeLine(0, "")
 	case "GET /wait":
 		if !slices.Contains([]string{"started", "stopped", "suspended", "failed", "created"}, s.state) || (req.URL.Query().Get("state") == "started" && s.state != "started") {
-			time.Sleep(time.Minute) // the bubble's clock
+			s.hold = time.Minute
 			return 408, `{"error":"deadline_exceeded: machine failed to reach desired state"}`
 		}
 		return 200, `{"ok":true}`
@@ -300,9 +308,9 @@ func TestDoorIsClosedAnewWhenTheWayToTheUpdateWasLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, run := strange(t, func(s *stranger) {
 			s.probe = func(int) string { return probeLine(0, "closed") }
-			s.onGet = func(_ *stranger, get int) {
+			s.onGet = func(s *stranger, get int) {
 				if get == 2 { // the look under the lease
-					time.Sleep(50 * time.Second) // the bubble's clock
+					s.hold = 50 * time.Second
 				}
 			}
 		})
