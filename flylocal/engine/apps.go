@@ -167,13 +167,19 @@ func viewWith(a *state.App, c appCount) AppView {
 	return view
 }
 
-// number is never answered twice. Call with the lock held; the caller saves the platform by networkNumber or
-// savePlatform.
+// number is never answered twice. A block of them is reserved on disk at a time; a restart skips the rest of it. Call with
+// the lock held.
 func (w *World) number() uint32 {
-	w.platform.Next++
-	w.savePlatform()
-	return w.platform.Next
+	if w.next >= w.platform.Next {
+		w.next = w.platform.Next
+		w.platform.Next += numberBlock
+		w.savePlatform()
+	}
+	w.next++
+	return w.next
 }
+
+const numberBlock = 256
 
 // SetForeignApp reserves a name for an organization that the token cannot see, or frees it.
 func (w *World) SetForeignApp(name string, held bool) {

@@ -56,6 +56,7 @@ type World struct {
 	machines map[string]*machine
 	volumes  map[string]*state.Volume
 	clock    time.Time
+	next     uint32
 	faults   Faults
 }
 
@@ -126,6 +127,7 @@ func Open(_ context.Context, cfg Config) (*World, error) {
 	if err := w.load(cfg); err != nil {
 		return nil, err
 	}
+	w.next = w.platform.Next
 	// The engine's goroutines outlive the call that opened it; Close ends them.
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.mu.Lock()

@@ -32,6 +32,7 @@ type Request struct {
 const (
 	maxRequests    = 20000
 	maxLoggedBody  = 64 << 10
+	maxLoggedBytes = 64 << 20
 	maxPeekedBody  = 8 << 20
 	privatePath    = "/_flylocal/"
 	registryPrefix = "/v2/"
@@ -41,6 +42,7 @@ const (
 type Requests struct {
 	mu   sync.Mutex
 	seq  int
+	size int // The bodies' bytes in list.
 	list []*Request
 }
 
@@ -61,21 +63,26 @@ func (l *Requests) All(since int) []Request {
 func (l *Requests) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.list = nil
+	l.list, l.size = nil, 0
 }
 
 func (l *Requests) add(r *http.Request, body []byte) *Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq++
-	if len(l.list) >= maxRequests {
-		l.list = append([]*Request{}, l.list[len(l.list)/2:]...)
+	if len(l.list) >= maxRequests || l.size >= maxLoggedBytes {
+		half := len(l.list) / 2
+		for _, old := range l.list[:half] {
+			l.size -= len(old.Body)
+		}
+		l.list = append([]*Request{}, l.list[half:]...)
 	}
 	entry := &Request{
 		Seq: l.seq, Time: time.Now().UTC(), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
 		Body: string(body[:min(len(body), maxLoggedBody)]), Nonce: r.Header.Get("fly-machine-lease-nonce") != "", UserAgent: r.UserAgent(),
 	}
 	l.list = append(l.list, entry)
+	l.size += len(entry.Body)
 	return entry
 }
 

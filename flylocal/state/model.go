@@ -1,6 +1,6 @@
-// Package state holds what the platform remembers, and keeps it on disk: one file an app, machine and volume, each
-// written beside its old self and renamed over it, so that a killed platform leaves whole files. The package knows
-// no rules; package engine does.
+// Package state holds what the platform remembers, and keeps it on disk: a journal of JSON lines, one a change, of which
+// the last line of each app, machine and volume counts. A killed platform loses at most the line it was writing. The
+// package knows no rules; package engine does.
 package state
 
 import (
@@ -242,7 +242,7 @@ type Platform struct {
 	Org   string `json:"org"`
 	// Networks numbers the private networks: the 32 bits after fdaa.
 	Networks map[string]uint32 `json:"networks"`
-	// Next numbers whatever needs a number that is never given twice.
+	// Next is the end of the numbers that may have been given; a number is never given twice.
 	Next uint32 `json:"next"`
 	// ForeignApps are names that another organization holds.
 	ForeignApps []string `json:"foreign_apps,omitempty"`

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,17 +14,12 @@ import (
 
 // Store is an open state directory. Its methods may be called by one goroutine at a time.
 type Store struct {
-	dir  string
-	lock *os.File
+	dir     string
+	lock    *os.File
+	journal *journal
 }
 
-// Names of what stands in the state directory beside the records.
-const (
-	appsDir     = "apps"
-	machinesDir = "machines"
-	volumesDir  = "volumes"
-	dataDir     = "data"
-)
+const dataDir = "data"
 
 // ErrInUse is wrapped when another process holds the directory.
 var ErrInUse = errors.New("in use by another platform")
@@ -33,7 +27,7 @@ var ErrInUse = errors.New("in use by another platform")
 // Open makes the directory where it is missing and takes its lock, which ends with the process. A directory that
 // another platform holds is refused with ErrInUse and the words that platform left in the lock file.
 func Open(dir string) (*Store, error) {
-	for _, sub := range []string{"", appsDir, machinesDir, volumesDir, dataDir, "data/machines", "data/volumes"} {
+	for _, sub := range []string{"", dataDir, "data/machines", "data/volumes"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("state directory: %w", err)
 		}
@@ -51,11 +45,12 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("state directory %s is %w (%s); stop that one first, or choose another directory",
 			dir, ErrInUse, strings.TrimSpace(string(held)))
 	}
-	s := &Store{dir: dir, lock: f}
-	if err := s.sweep(); err != nil {
+	j, err := openJournal(filepath.Join(dir, "state.jsonl"))
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
+	s := &Store{dir: dir, lock: f, journal: j}
 	return s, s.Announce(fmt.Sprintf("pid %d", os.Getpid()))
 }
 
@@ -71,7 +66,7 @@ func (s *Store) Announce(words string) error {
 }
 
 // Close lets the directory go.
-func (s *Store) Close() error { return s.lock.Close() }
+func (s *Store) Close() error { return errors.Join(s.journal.close(), s.lock.Close()) }
 
 // Dir is the state directory.
 func (s *Store) Dir() string { return s.dir }
@@ -82,89 +77,55 @@ func (s *Store) MachineDir(id string) string { return filepath.Join(s.dir, dataD
 // VolumeDir is a volume's root directory.
 func (s *Store) VolumeDir(id string) string { return filepath.Join(s.dir, dataDir, "volumes", id) }
 
-// sweep removes half-written files that a killed platform left.
-func (s *Store) sweep() error {
-	for _, sub := range []string{".", appsDir, machinesDir, volumesDir} {
-		left, err := filepath.Glob(filepath.Join(s.dir, sub, "*.tmp"))
-		if err != nil {
-			return fmt.Errorf("state directory: %w", err)
-		}
-		for _, path := range left {
-			if err := os.Remove(path); err != nil {
-				return fmt.Errorf("state directory: %w", err)
-			}
-		}
-	}
-	return nil
-}
+// Kinds of records.
+const (
+	kindPlatform = "platform"
+	kindApp      = "app"
+	kindMachine  = "machine"
+	kindVolume   = "volume"
+)
 
 // LoadPlatform reads the platform's own record; a new directory answers a zero one.
 func (s *Store) LoadPlatform() (Platform, error) {
-	var p Platform
-	err := readJSON(filepath.Join(s.dir, "platform.json"), &p)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	all, err := readAll[Platform](s.journal, kindPlatform)
+	if err != nil || len(all) == 0 {
+		return Platform{Networks: map[string]uint32{}}, err
 	}
-	if p.Networks == nil {
-		p.Networks = map[string]uint32{}
+	if all[0].Networks == nil {
+		all[0].Networks = map[string]uint32{}
 	}
-	return p, err
+	return *all[0], nil
 }
 
 // SavePlatform writes the platform's own record.
-func (s *Store) SavePlatform(p Platform) error { return s.write("platform.json", p) }
+func (s *Store) SavePlatform(p Platform) error { return s.journal.put(kindPlatform, "", p) }
 
 // Apps reads all apps.
-func (s *Store) Apps() ([]*App, error) { return readAll[App](filepath.Join(s.dir, appsDir)) }
+func (s *Store) Apps() ([]*App, error) { return readAll[App](s.journal, kindApp) }
 
 // Machines reads all machines.
-func (s *Store) Machines() ([]*Machine, error) {
-	return readAll[Machine](filepath.Join(s.dir, machinesDir))
-}
+func (s *Store) Machines() ([]*Machine, error) { return readAll[Machine](s.journal, kindMachine) }
 
 // Volumes reads all volumes.
-// Volumes reads all volumes.
-func (s *Store) Volumes() ([]*Volume, error) {
-	return readAll[Volume](filepath.Join(s.dir, volumesDir))
-}
+func (s *Store) Volumes() ([]*Volume, error) { return readAll[Volume](s.journal, kindVolume) }
 
 // SaveApp writes an app.
-func (s *Store) SaveApp(a *App) error { return s.write(filepath.Join(appsDir, a.Name+".json"), a) }
+func (s *Store) SaveApp(a *App) error { return s.journal.put(kindApp, a.Name, a) }
 
 // SaveMachine writes a machine.
-func (s *Store) SaveMachine(m *Machine) error {
-	return s.write(filepath.Join(machinesDir, m.ID+".json"), m)
-}
+func (s *Store) SaveMachine(m *Machine) error { return s.journal.put(kindMachine, m.ID, m) }
 
 // SaveVolume writes a volume.
-func (s *Store) SaveVolume(v *Volume) error {
-	return s.write(filepath.Join(volumesDir, v.ID+".json"), v)
-}
+func (s *Store) SaveVolume(v *Volume) error { return s.journal.put(kindVolume, v.ID, v) }
 
 // DropApp removes an app's record; a missing one is no error.
-func (s *Store) DropApp(name string) error { return s.drop(appsDir, name) }
+func (s *Store) DropApp(name string) error { return s.journal.drop(kindApp, name) }
 
 // DropMachine removes a machine's record.
-func (s *Store) DropMachine(id string) error { return s.drop(machinesDir, id) }
+func (s *Store) DropMachine(id string) error { return s.journal.drop(kindMachine, id) }
 
 // DropVolume removes a volume's record.
-func (s *Store) DropVolume(id string) error { return s.drop(volumesDir, id) }
-
-func (s *Store) drop(sub, name string) error {
-	err := os.Remove(filepath.Join(s.dir, sub, name+".json"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("state: %w", err)
-	}
-	return nil
-}
-
-func (s *Store) write(name string, value any) error {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("state %s: %w", name, err)
-	}
-	return WriteFile(filepath.Join(s.dir, name), data)
-}
+func (s *Store) DropVolume(id string) error { return s.journal.drop(kindVolume, id) }
 
 // WriteFile writes a file of mode 0600 beside its old self and renames it into place.
 func WriteFile(path string, data []byte) error {
@@ -175,33 +136,6 @@ func WriteFile(path string, data []byte) error {
 		return fmt.Errorf("state: %w", err)
 	}
 	return nil
-}
-
-func readJSON(path string, into any) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("state file %s is damaged (%w); remove it or the state directory", path, err)
-	}
-	return nil
-}
-
-func readAll[T any](dir string) ([]*T, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil {
-		return nil, fmt.Errorf("state: %w", err)
-	}
-	all := make([]*T, 0, len(paths))
-	for _, path := range paths {
-		one := new(T)
-		if err := readJSON(path, one); err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	return all, nil
 }
 
 // Held says whether a platform has the directory.
