@@ -382,9 +382,13 @@ func TestStateSurvivesARestart(t *testing.T) {
 	if after := must(t, second, "GET", "/v1/apps/app/ip_assignments", nil); string(after.body) != string(before.body) {
 		t.Errorf("addresses %s, were %s", after.body, before.body)
 	}
-	third := newMachine(t, second, "app", plain("third"))
-	if third.PrivateIP == up.PrivateIP || third.PrivateIP == creating.PrivateIP {
-		t.Error("an address was given twice")
+	given := map[string]bool{up.PrivateIP: true, frozen.PrivateIP: true, creating.PrivateIP: true}
+	for i := range 8 {
+		m := newMachine(t, second, "app", plain(fmt.Sprintf("more-%d", i)))
+		if given[m.PrivateIP] {
+			t.Errorf("%s was given twice", m.PrivateIP)
+		}
+		given[m.PrivateIP] = true
 	}
 }
 

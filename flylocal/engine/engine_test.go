@@ -194,6 +194,19 @@ func TestAMachineThatCannotBootIsFailed(t *testing.T) {
 	}
 }
 
+func TestAnUpdateThatSkipsTheLaunchBootsNothing(t *testing.T) {
+	s := &stub{}
+	w := open(t, t.TempDir(), s, testImage(t))
+	m := create(t, w, `{"image":"x"}`)
+	if _, err := w.UpdateMachine("app", m.ID, "", MachineInput{Config: []byte(`{"image":"y"}`), SkipLaunch: true}); err != nil {
+		t.Fatal(err)
+	}
+	<-w.machines[m.ID].op.done
+	if now := settle(t, w, m.ID); now.State != state.Stopped || len(s.specs) != 1 {
+		t.Errorf("%s after %d boots", now.State, len(s.specs))
+	}
+}
+
 func TestStartedMachinesBootAgainAfterAReopen(t *testing.T) {
 	dir, s := t.TempDir(), &stub{}
 	w := open(t, dir, s, testImage(t))

@@ -67,7 +67,7 @@ func TestAHalfWrittenLastLineIsCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.WriteString(`{"kind":"machine","id":"a","value":{"id":"a","sta`); err != nil {
+	if _, err := f.WriteString(`{"kind":"machine","id":"a","value":{"id":"a","name":"` + strings.Repeat("x", 4096)); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
