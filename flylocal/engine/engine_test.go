@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -336,3 +338,26 @@ func TestRoutesHonourNetworkPortAndCordon(t *testing.T) {
 }
 
 var _ runner.Runner = (*stub)(nil)
+
+func TestFilesOfWhatIsGoneAreSwept(t *testing.T) {
+	dir, s := t.TempDir(), &stub{}
+	w := open(t, dir, s, testImage(t))
+	m := create(t, w, `{"image":"x"}`)
+	if err := errors.Join(w.Close(t.Context()), w.store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, orphan := range []string{"data/machines/00000000000000", "data/volumes/vol_gone"} {
+		if err := os.MkdirAll(filepath.Join(dir, orphan), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, dir, s, testImage(t))
+	eventually(t, "both are removed, and no other", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.Equal(s.removed, []string{filepath.Join(dir, "data/machines/00000000000000"), filepath.Join(dir, "data/volumes/vol_gone")})
+	})
+	if _, err := os.Stat(filepath.Join(dir, "data/machines", m.ID)); err != nil {
+		t.Error(err)
+	}
+}

@@ -2,6 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner"
@@ -36,6 +39,9 @@ func (w *World) resume(m *machine) {
 	case state.Destroying:
 		w.begin(m, w.destroy)
 	case state.Destroyed:
+		if len(m.Mounts) == 0 {
+			return
+		}
 		w.begin(m, func(ctx context.Context, m *machine, _ *operation) { w.unbindLater(ctx, m) })
 	}
 }
@@ -52,4 +58,32 @@ func (w *World) reappear(ctx context.Context, m *machine, op *operation) {
 		defer w.mu.Unlock()
 		w.startProbes(m)
 	}
+}
+
+// sweep removes the files of machines and volumes that are no more: those of an app that was deleted just before the
+// platform was killed, and those whose time is over. Call with the lock held.
+func (w *World) sweep() error {
+	var left []func(context.Context) error
+	collect := func(dir string, known func(string) bool, remove func(context.Context, string) error) error {
+		entries, err := os.ReadDir(dir)
+		for _, e := range entries {
+			if !known(e.Name()) {
+				path := filepath.Join(dir, e.Name())
+				left = append(left, func(ctx context.Context) error { return remove(ctx, path) })
+			}
+		}
+		return err
+	}
+	err := errors.Join(
+		collect(w.store.MachineDir(""), func(id string) bool { return w.machines[id] != nil }, w.runner.Cleanup),
+		collect(w.store.VolumeDir(""), func(id string) bool { return w.volumes[id] != nil }, w.runner.RemoveVolume),
+	)
+	w.wg.Go(func() {
+		for _, remove := range left {
+			if err := remove(w.ctx); err != nil {
+				w.log.Warn("files of an earlier life remain", "error", err)
+			}
+		}
+	})
+	return err
 }

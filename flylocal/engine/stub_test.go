@@ -21,19 +21,25 @@ const deadline = 20 * time.Second
 
 // stub is a runner whose machines listen where the test says, and that remembers what it was told.
 type stub struct {
-	mu     sync.Mutex
-	listen string // host:port behind every port; empty refuses.
-	specs  []runner.Spec
-	stops  []string
-	lives  []*stubInstance
-	broken bool
+	mu      sync.Mutex
+	listen  string // host:port behind every port; empty refuses.
+	specs   []runner.Spec
+	stops   []string
+	lives   []*stubInstance
+	broken  bool
+	removed []string
 }
 
-func (s *stub) Name() string                               { return "stub" }
-func (s *stub) Level() string                              { return "stub" }
-func (s *stub) Close() error                               { return nil }
-func (s *stub) Cleanup(context.Context, string) error      { return nil }
-func (s *stub) RemoveVolume(context.Context, string) error { return nil }
+func (s *stub) Name() string  { return "stub" }
+func (s *stub) Level() string { return "stub" }
+func (s *stub) Close() error  { return nil }
+
+func (s *stub) Cleanup(_ context.Context, dir string) error {
+	s.set(func() { s.removed = append(s.removed, dir) })
+	return nil
+}
+
+func (s *stub) RemoveVolume(ctx context.Context, dir string) error { return s.Cleanup(ctx, dir) }
 
 func (s *stub) Start(_ context.Context, spec runner.Spec) (runner.Instance, error) {
 	s.mu.Lock()

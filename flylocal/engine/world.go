@@ -135,7 +135,7 @@ func Open(_ context.Context, cfg Config) (*World, error) {
 	for _, m := range w.machines {
 		w.resume(m)
 	}
-	return w, nil
+	return w, w.sweep()
 }
 
 func (w *World) load(cfg Config) error {
@@ -180,12 +180,18 @@ func (w *World) load(cfg Config) error {
 		return err
 	}
 	for _, v := range volumes {
+		if v.State == state.VolumePendingDestroy && time.Since(v.UpdatedAt) > tombstoneLife {
+			if err := w.store.DropVolume(v.ID); err != nil {
+				return err
+			}
+			continue
+		}
 		w.volumes[v.ID] = v
 	}
 	return w.store.SavePlatform(w.platform)
 }
 
-// tombstoneLife is how long a destroyed machine can still be read by its id.
+// tombstoneLife is how long a destroyed machine can still be read by its id, and how long a destroyed volume is kept.
 const tombstoneLife = 24 * time.Hour
 
 // Token and Org are what clients need.
