@@ -7,9 +7,9 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
 )
 
-// maxRounds bounds how often a machine that changes under our hands (started by a request, taken by another's update)
+// maxRounds bounds how often a machine that changes under our hands (started by a request, overtaken by another's update)
 // is looked at anew.
-const maxRounds = 5
+const maxRounds = 4
 
 // session is one swap on its way.
 type session struct {
@@ -21,6 +21,7 @@ type session struct {
 	asked       bool      // the control server was asked, and the swap may go ahead
 	voice       voice     // how it answered
 	closedUntil time.Time // when the closed door opens by itself; zero when it was not closed
+	overtaken   error     // why the last update was not made
 }
 
 func (s *session) run(ctx context.Context) *stop {
@@ -59,6 +60,9 @@ func (s *session) run(ctx context.Context) *stop {
 		if !again {
 			return nil
 		}
+	}
+	if s.overtaken != nil {
+		return s.trouble(ctx, s.overtaken)
 	}
 	return skip(CodeUnsettled, "it changed each of the %d times it was looked at", maxRounds)
 }
@@ -122,9 +126,9 @@ func (s *session) underLease(ctx context.Context, lease flyapi.Lease) (again boo
 	if !m.Settled() || !s.ready(m) {
 		return true, nil
 	}
-	instance, m, st := s.post(ctx, lease, m)
-	if st != nil {
-		return false, st
+	instance, again, st := s.post(ctx, lease, m)
+	if st != nil || again {
+		return again, st
 	}
 	after, st := s.settle(ctx, m, instance)
 	if st != nil {
@@ -140,54 +144,39 @@ func (s *session) underLease(ctx context.Context, lease flyapi.Lease) (again boo
 	return false, nil
 }
 
-// postTries is how often an update is made anew from a fresh look, after its version was overtaken or its answer lost.
-const postTries = 3
-
-// post sends the update and gives the instance id of its answer and the machine it was made from.
-func (s *session) post(ctx context.Context, lease flyapi.Lease, m *flyapi.Machine) (string, *flyapi.Machine, *stop) {
-	api, t := s.engine.api, s.t
-	for try := 1; ; try++ {
-		config, warnings, st := s.edit.apply(m, t)
-		if st != nil {
-			return "", nil, st
-		}
+// post sends the update and gives the instance id of its answer. again asks for another round, from a fresh look: the
+// version was overtaken by somebody without a lease, or the answer was lost and so was the update.
+func (s *session) post(ctx context.Context, lease flyapi.Lease, m *flyapi.Machine) (instance string, again bool, st *stop) {
+	config, warnings, st := s.edit.apply(m, s.t)
+	if st != nil {
+		return "", false, st
+	}
+	sent, err := s.engine.api.UpdateMachine(ctx, s.t.App, s.t.Machine, request(m, config, lease))
+	if err == nil {
 		for _, w := range warnings {
 			s.warn(w)
 		}
-		sent, err := api.UpdateMachine(ctx, t.App, t.Machine, request(m, config, lease))
-		if err == nil {
-			s.out.Written = true
-			return sent.InstanceID, m, nil
-		}
-		if !flyapi.Unsure(err) && !flyapi.IsVersionConflict(err) || ctx.Err() != nil || try == postTries {
-			if flyapi.Unsure(err) || ctx.Err() != nil {
-				s.out.Written = s.happened(ctx, m)
-			}
-			return "", nil, s.trouble(ctx, err)
-		}
-		now, gerr := api.GetMachine(ctx, t.App, t.Machine)
-		if gerr != nil {
-			s.out.Written = s.happened(ctx, m)
-			return "", nil, s.trouble(ctx, gerr)
-		}
-		if now.InstanceID != m.InstanceID && flyapi.ConfigCovers(now.Config(), config) {
-			s.out.Written = true // the answer was lost, the update was not
-			return now.InstanceID, m, nil
-		}
-		// Nobody else may write while we hold the lease; one that does without is read again, and its word kept.
-		if !now.Settled() {
-			if err := api.WaitMachine(ctx, t.App, t.Machine, flyapi.WaitRequest{Budget: t.SettleTimeout}); err != nil {
-				return "", nil, s.trouble(ctx, err)
-			}
-			if now, gerr = api.GetMachine(ctx, t.App, t.Machine); gerr != nil {
-				return "", nil, s.trouble(ctx, gerr)
-			}
-		}
-		if st := s.judge(now); st != nil {
-			return "", nil, st
-		}
-		m = now
+		s.out.Written = true
+		return sent.InstanceID, false, nil
 	}
+	if ctx.Err() != nil {
+		s.out.Written = s.happened(ctx, m)
+		return "", false, s.trouble(ctx, err)
+	}
+	if !flyapi.Unsure(err) && !flyapi.IsVersionConflict(err) {
+		return "", false, s.trouble(ctx, err)
+	}
+	now, gerr := s.engine.api.GetMachine(ctx, s.t.App, s.t.Machine)
+	if gerr != nil {
+		s.out.Written = s.happened(ctx, m)
+		return "", false, s.trouble(ctx, gerr)
+	}
+	if now.InstanceID != m.InstanceID && flyapi.ConfigCovers(now.Config(), config) {
+		s.out.Written = true // the answer was lost, the update was not
+		return now.InstanceID, false, nil
+	}
+	s.overtaken = err
+	return "", true, nil
 }
 
 // happened finds out whether an update whose answer is missing was made. When that cannot be found out either, it says

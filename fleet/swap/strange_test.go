@@ -33,6 +33,9 @@ type stranger struct {
 	onGet     func(s *stranger, get int) // before each answer to a GET
 	probe     func(exec int) string      // the body of an exec answer
 	gets      int
+
+	refuse func(s *stranger, post int) string // the text of a 409 to an update, "" to take it
+	posts  int
 }
 
 func (s *stranger) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -65,6 +68,12 @@ func (s *stranger) answer(what string, req *http.Request) (int, string) {
 		}
 		return 200, s.view()
 	case "POST ":
+		s.posts++
+		if s.refuse != nil {
+			if text := s.refuse(s, s.posts); text != "" {
+				return 409, fmt.Sprintf(`{"error":%q}`, text)
+			}
+		}
 		s.instance, s.image = s.instance+"+", newDigest
 		s.state = "replacing"
 		view := s.view()
@@ -146,6 +155,41 @@ func TestLostLeaseEndsTheSwapWithItsCause(t *testing.T) {
 			t.Errorf("outcome %+v, error %v", outcome, err)
 		}
 	})
+}
+
+// Somebody without a lease was faster: when they set the image we wanted, nothing more is written; when they set something
+// else, their word is kept and ours is set beside it; when it never ends, the refusal is told.
+func TestOvertakenUpdateStartsFromAFreshLook(t *testing.T) {
+	for name, tc := range map[string]struct {
+		image  string
+		every  bool
+		status swap.Status
+		code   swap.Code
+		posts  int
+	}{
+		"to our image":      {newDigest, false, swap.Unchanged, "", 1},
+		"to something else": {oldDigest, false, swap.Swapped, "", 2},
+		"again and again":   {oldDigest, true, swap.Failed, swap.CodeAPI, 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, run := strange(t, func(s *stranger) {
+				s.refuse = func(s *stranger, post int) string {
+					if post > 1 && !tc.every {
+						return ""
+					}
+					s.instance, s.image = s.instance+"x", tc.image
+					return "aborted: machine version is not current"
+				}
+			})
+			outcome, err := run(swap.Target{})
+			if outcome.Status != tc.status || outcome.Code != tc.code || (err == nil) != outcome.Done() || s.count("POST ") != tc.posts {
+				t.Errorf("%s: %d updates, outcome %+v", name, s.count("POST "), outcome)
+			}
+			if tc.every && (outcome.Written || !strings.Contains(outcome.Reason, "not current")) {
+				t.Errorf("%s: outcome %+v", name, outcome)
+			}
+		})
+	}
 }
 
 func TestCordonThatAnUpdateChangedIsPutBack(t *testing.T) {
