@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -50,6 +51,7 @@ func withDefaults(check Check, port int) Check {
 	if check.Timeout <= 0 {
 		check.Timeout = Duration(defaultTimeout)
 	}
+	check.Method = strings.ToUpper(check.Method) // fly.toml and its readers write "get"
 	if check.Method == "" {
 		check.Method = "GET"
 	}
