@@ -9,6 +9,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/namespace"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/none"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/process"
 )
 
 type factory struct {
@@ -21,6 +22,7 @@ type factory struct {
 // factories in the order in which "auto" tries them.
 var factories = []factory{
 	{name: "namespace", make: namespace.New, auto: true},
+	{name: "process", make: process.New, auto: true},
 	{name: "none", make: none.New},
 }
 

@@ -75,26 +75,35 @@ func (t *Table) Reap() {
 	sigchld := make(chan os.Signal, 1)
 	signal.Notify(sigchld, syscall.SIGCHLD)
 	for {
-		for t.reapOne() {
-		}
+		t.Alone()
 		<-sigchld
 	}
 }
 
-func (t *Table) reapOne() bool {
+// Alone collects what has ended and says whether no child is left, not even one that came as an orphan.
+func (t *Table) Alone() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var status syscall.WaitStatus
-	pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
-	if errors.Is(err, syscall.EINTR) {
-		return true
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return true
+		case pid <= 0:
+			return false
+		default:
+			t.ended(pid, status)
+		}
 	}
-	if err != nil || pid <= 0 {
-		return false
-	}
+}
+
+// ended records the end of a child; of an orphan nobody asks. The caller holds the lock.
+func (t *Table) ended(pid int, status syscall.WaitStatus) {
 	c, ok := t.children[pid]
 	if !ok {
-		return true // an orphan
+		return
 	}
 	delete(t.children, pid)
 	c.how = Ended{Code: status.ExitStatus()}
@@ -102,7 +111,6 @@ func (t *Table) reapOne() bool {
 		c.how = Ended{Code: 128 + int(status.Signal()), Signal: status.Signal()}
 	}
 	close(c.ended)
-	return true
 }
 
 // Signal signals a child that has not been reaped: its number cannot belong to another process.

@@ -2,4 +2,6 @@
 
 package machineinit
 
-var parts = map[string]func() int{}
+import "github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/supervise"
+
+var parts = map[string]func() int{supervise.Name: supervise.Run}

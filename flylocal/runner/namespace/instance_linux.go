@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -16,8 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/console"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/control"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/guest"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/signals"
 )
 
 // callTimeout bounds the init's answers to calls that it serves at once.
@@ -41,11 +41,11 @@ type instance struct {
 }
 
 // newInstance takes over a machine that has been started; what it starts lives as long as the machine.
-func newInstance(r *Runner, spec runner.Spec, c *child, talk *control.Conversation, console, init *os.File) *instance {
+func newInstance(r *Runner, spec runner.Spec, c *child, talk *control.Conversation, output, init *os.File) *instance {
 	i := &instance{child: c, init: init, done: make(chan struct{})}
 	var helpers sync.WaitGroup
 	helpers.Go(func() {
-		if err := saveConsole(console, spec.Dir); err != nil {
+		if err := console.Save(output, spec.Dir); err != nil {
 			r.cfg.Log.Warn("console", "machine", spec.MachineID, "error", err)
 		}
 	})
@@ -126,7 +126,7 @@ func (i *instance) signalInit(sig unix.Signal) error {
 
 // Stop ends the machine, kindly at first.
 func (i *instance) Stop(ctx context.Context, signal string, timeout time.Duration) error {
-	sig, err := parseSignal(signal)
+	sig, err := signals.Parse(signal)
 	if err != nil {
 		return err
 	}
@@ -158,26 +158,12 @@ func (i *instance) Stop(ctx context.Context, signal string, timeout time.Duratio
 
 // Signal signals the entrypoint.
 func (i *instance) Signal(signal string) error {
-	sig, err := parseSignal(signal)
+	sig, err := signals.Parse(signal)
 	if err != nil {
 		return err
 	}
 	_, err = i.call(context.Background(), guest.Request{Op: guest.OpSignal, Signal: sig})
 	return err
-}
-
-func parseSignal(name string) (syscall.Signal, error) {
-	name = strings.ToUpper(name)
-	if n, err := strconv.Atoi(name); err == nil && n > 0 && n < 65 {
-		return syscall.Signal(n), nil
-	}
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	if sig := unix.SignalNum(name); sig != 0 {
-		return sig, nil
-	}
-	return 0, fmt.Errorf("there is no signal %q", name)
 }
 
 // Suspend freezes the machine: the init stops all others at once, then is stopped itself.

@@ -18,20 +18,28 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/stage"
 )
 
+var errClosed = errors.New("the runner is closed")
+
 // forker starts all children from one thread that lives as long as the runner. A child that is to die with its
 // parent dies with the thread that made it, and Go may end any other thread.
 type forker struct {
 	jobs chan func()
-	done chan struct{}
+	// closing is closed to end the thread, done when it has ended.
+	closing, done chan struct{}
 }
 
 func newForker() *forker {
-	f := &forker{jobs: make(chan func()), done: make(chan struct{})}
+	f := &forker{jobs: make(chan func()), closing: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		defer close(f.done)
-		for job := range f.jobs {
-			job()
+		for {
+			select {
+			case job := <-f.jobs:
+				job()
+			case <-f.closing:
+				return
+			}
 		}
 	}()
 	return f
@@ -40,12 +48,16 @@ func newForker() *forker {
 // start starts cmd.
 func (f *forker) start(cmd *exec.Cmd) error {
 	result := make(chan error, 1)
-	f.jobs <- func() { result <- cmd.Start() }
-	return <-result
+	select {
+	case f.jobs <- func() { result <- cmd.Start() }:
+		return <-result
+	case <-f.done:
+		return errClosed
+	}
 }
 
 func (f *forker) close() {
-	close(f.jobs)
+	close(f.closing)
 	<-f.done
 }
 

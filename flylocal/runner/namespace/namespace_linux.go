@@ -172,7 +172,7 @@ func checkStatic(path string) error {
 	if err != nil {
 		return fmt.Errorf("look at this program: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			return errors.New("this program is linked dynamically and cannot be a machine's init: build it with CGO_ENABLED=0")

@@ -1,4 +1,5 @@
-package namespace
+// Package console keeps what a machine prints.
+package console
 
 import (
 	"errors"
@@ -8,16 +9,16 @@ import (
 	"path/filepath"
 )
 
-// maxConsole is the size at which the console starts a new file and keeps the last one as console.log.1.
-const maxConsole = 16 << 20
+// maxSize is the size at which a console starts a new file and keeps the last one as console.log.1.
+const maxSize = 16 << 20
 
-// saveConsole appends what the machine writes to console.log until the machine is gone. On an error it reads on, so
-// that no process of the machine hangs on a full pipe.
-func saveConsole(from *os.File, dir string) error {
+// Save appends what comes from the machine to console.log in dir, until the machine is gone, and closes from. On an
+// error it reads on, so that no process of the machine hangs on a full pipe.
+func Save(from *os.File, dir string) error {
 	defer from.Close()
 	path := filepath.Join(dir, "console.log")
 	for {
-		more, err := fillConsole(from, path)
+		more, err := fill(from, path)
 		if err != nil {
 			_, _ = io.Copy(io.Discard, from)
 			return fmt.Errorf("save the machine's console: %w", err)
@@ -31,8 +32,8 @@ func saveConsole(from *os.File, dir string) error {
 	}
 }
 
-// fillConsole writes until the file is full (true) or the console has ended.
-func fillConsole(from io.Reader, path string) (full bool, err error) {
+// fill writes until the file is full (true) or the console has ended.
+func fill(from io.Reader, path string) (full bool, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return false, err
@@ -42,7 +43,7 @@ func fillConsole(from io.Reader, path string) (full bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = io.CopyN(f, from, max(0, maxConsole-info.Size()))
+	_, err = io.CopyN(f, from, max(0, maxSize-info.Size()))
 	if errors.Is(err, io.EOF) {
 		return false, nil
 	}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package supervise
+
+func becomeSubreaper() error { return nil }
