@@ -182,5 +182,5 @@ func (p *flyfleet) Resources(context.Context) []func() resource.Resource {
 
 // DataSources implements provider.Provider.
 func (p *flyfleet) DataSources(context.Context) []func() datasource.DataSource {
-	return nil
+	return []func() datasource.DataSource{machine.NewDataSource}
 }

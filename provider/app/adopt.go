@@ -10,6 +10,7 @@ import (
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/claims"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 // contents is what lives in an app.
@@ -53,7 +54,7 @@ func (r *appResource) contents(ctx context.Context, name string) (contents, erro
 
 // adopt looks at the app that has the name. found is false, and the error says why, unless it is what this create would
 // have made.
-func (r *appResource) adopt(ctx context.Context, plan model, note claims.Note, taken error) (got flyapi.App, found bool, err error) {
+func (r *appResource) adopt(ctx context.Context, plan model, taken error) (got flyapi.App, found bool, err error) {
 	name := plan.Name.ValueString()
 	got, err = r.account.Fly.GetApp(ctx, name)
 	if err != nil {
@@ -64,7 +65,7 @@ func (r *appResource) adopt(ctx context.Context, plan model, note claims.Note, t
 		return got, false, fmt.Errorf("app %s exists already, and looking into it failed: %w", name, err)
 	}
 	why := foreign(got, in, plan.Org.ValueString(), plan.Network.ValueString(), time.Now())
-	if why == "" && (slices.Contains(note.Held, got.ID) || !r.account.Claims.Take(claims.App(name).String())) {
+	if why == "" && !r.account.Claims.Take(claims.App(name).String()) {
 		why = "it belongs to another resource of this configuration"
 	}
 	if why != "" {
@@ -86,8 +87,8 @@ func foreign(got flyapi.App, in contents, org, network string, now time.Time) st
 	}
 	ours := map[string]bool{}
 	for _, m := range in.machines {
-		if m.Metadata()[ownerKey] == "" {
-			return fmt.Sprintf("machine %s (%s) in it was not made by flyfleet", m.ID, m.Name)
+		if !mark.Interrupted(m) {
+			return fmt.Sprintf("machine %s (%s) is in it: %s", m.ID, m.Name, mark.Finished(m.Metadata()))
 		}
 		ours[m.ID] = true
 	}
@@ -99,6 +100,3 @@ func foreign(got flyapi.App, in contents, org, network string, now time.Time) st
 	}
 	return ""
 }
-
-// ownerKey marks each machine that flyfleet made.
-const ownerKey = "flyfleet_image_owner"

@@ -93,7 +93,7 @@ func (r *appResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 		if resp.Diagnostics.HasError() {
 			return
 		}
-		if err := r.account.Claims.Exists(claims.App(state.Name.ValueString()), state.ID.ValueString()); err != nil {
+		if err := r.account.Claims.Exists(claims.App(state.Name.ValueString())); err != nil {
 			resp.Diagnostics.AddError("Two resources, one app", err.Error()+".")
 			return
 		}
@@ -114,12 +114,9 @@ func (r *appResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	if plan.Network.IsUnknown() && leftOut(ctx, req, "network") {
 		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("network"), plan.Name)...)
 	}
-	held, err := r.account.Claims.Creates(claims.App(plan.Name.ValueString()))
-	if err != nil {
+	if err := r.account.Claims.Creates(claims.App(plan.Name.ValueString())); err != nil {
 		resp.Diagnostics.AddAttributeError(path.Root("name"), "Two resources, one app", err.Error()+".")
-		return
 	}
-	resp.Diagnostics.Append(claims.Remember(ctx, resp.Private, claims.Note{Held: held})...)
 }
 
 func orgLeftOut(ctx context.Context, req resource.ModifyPlanRequest) bool {
@@ -146,12 +143,11 @@ func (r *appResource) Create(ctx context.Context, req resource.CreateRequest, re
 	if plan.Network.IsUnknown() {
 		plan.Network = plan.Name
 	}
-	note := claims.Recall(ctx, resp.Private)
 	name := plan.Name.ValueString()
 	got, err := r.account.Fly.CreateApp(ctx, name, plan.Org.ValueString(), plan.Network.ValueString())
 	if flyapi.IsNameTaken(err) {
 		var found bool
-		got, found, err = r.adopt(ctx, plan, note, err)
+		got, found, err = r.adopt(ctx, plan, err)
 		if found {
 			resp.Diagnostics.AddWarning("App adopted", fmt.Sprintf("App %s existed already, in the planned organization and network, with nothing foreign in it: left by a create that was interrupted. It was adopted.", name))
 			r.account.Claims.Adopt(claims.App(name))

@@ -1,18 +1,19 @@
 // Package claims keeps one object from being taken for two resources.
 //
-// A create finds again what an interrupted one left behind, by a deterministic key (a machine's app and name, a
-// volume's app, name and region). The key alone cannot tell what was left behind from what another resource of the
-// same state stands for, and a provider sees neither the state nor the addresses of its resources. So each plan step
-// says what it saw: a create takes nothing that another resource holds, and two creates of one key are an error.
+// A create finds again what an interrupted one left behind, by a deterministic key (a machine's app and name, a volume's
+// app, name and region). The key alone cannot tell what was left behind from what another resource of the same state
+// stands for, and a provider sees neither the state nor the addresses of its resources; nor does anything that it notes
+// in a plan reach the apply of a create, which runs in another process. So each step says what it sees: two creates of
+// one key, or a create before another resource's object of that key, are an error in the plan, and what one create of
+// an apply has taken no other gets.
 //
-// Terraform plans a replacement as two steps in this order: the object that exists, then a create of the same key. A
-// second resource looks just like that, so a create after an existing object only excludes that object; the other
-// order, and two creates, can only be two resources.
+// Terraform plans a replacement as two steps, the object that exists and then a create of the same key. A second
+// resource that comes in this order looks just like it and is let through; Terraform reads existing objects before it
+// plans them, so new resources nearly always come first.
 package claims
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 )
 
@@ -26,6 +27,9 @@ type Key struct {
 
 // App is the key of an app.
 func App(name string) Key { return Key{Kind: "app", Name: fmt.Sprintf("%q", name)} }
+
+// String is kind and name.
+func (k Key) String() string { return k.Kind + " " + k.Name }
 
 // TwiceError says that two resources of one configuration stand for the same object.
 type TwiceError struct {
@@ -42,57 +46,53 @@ func (e *TwiceError) Error() string {
 type Registry struct {
 	mu      sync.Mutex
 	created map[Key]bool
-	held    map[Key][]string
-	made    map[string]bool
+	taken   map[string]bool
 	adopted map[Key]bool
 }
 
 // New makes an empty registry.
 func New() *Registry {
-	return &Registry{created: map[Key]bool{}, held: map[Key][]string{}, made: map[string]bool{}, adopted: map[Key]bool{}}
+	return &Registry{created: map[Key]bool{}, taken: map[string]bool{}, adopted: map[Key]bool{}}
 }
 
-// Exists notes a resource that stands for the object id.
-func (r *Registry) Exists(key Key, id string) error {
+// Exists notes that the plan has a resource whose object exists.
+func (r *Registry) Exists(key Key) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.created[key] {
 		return &TwiceError{Key: key}
 	}
-	if !slices.Contains(r.held[key], id) {
-		r.held[key] = append(r.held[key], id)
-	}
 	return nil
 }
 
-// Creates notes a resource that is to be created and returns the objects of that key which are other resources' (or the
-// one it replaces), so that it must not adopt them.
-func (r *Registry) Creates(key Key) (held []string, err error) {
+// Creates notes that the plan has a resource that is to be created.
+func (r *Registry) Creates(key Key) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.created[key] {
-		return nil, &TwiceError{Key: key}
+		return &TwiceError{Key: key}
 	}
 	r.created[key] = true
-	return slices.Clone(r.held[key]), nil
+	return nil
 }
 
-// Take makes id the caller's alone, for the life of the process; false when it is another's already.
+// Take makes an object, by its id or key, the caller's alone for the life of the process; false when it is another's
+// already.
 func (r *Registry) Take(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.made[id] {
+	if r.taken[id] {
 		return false
 	}
-	r.made[id] = true
+	r.taken[id] = true
 	return true
 }
 
-// Made reports that Take was called for id.
-func (r *Registry) Made(id string) bool {
+// Taken reports that Take was called for id.
+func (r *Registry) Taken(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.made[id]
+	return r.taken[id]
 }
 
 // Adopt notes that this process found an object instead of creating it, so that what is in it may be found too.
@@ -102,9 +102,9 @@ func (r *Registry) Adopt(key Key) {
 	r.adopted[key] = true
 }
 
-// Adopted reports that Adopt was called.
-func (r *Registry) Adopted(key Key) bool {
+// Fresh reports that this process created the object, so that nothing older can be in it.
+func (r *Registry) Fresh(key Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.adopted[key]
+	return r.taken[key.String()] && !r.adopted[key]
 }

@@ -16,18 +16,16 @@ func TestOnlyAYoungFlycastAddressOfTheNetworkIsTaken(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		all  []flyapi.Address
-		held []string
 		took bool
 		err  string
 	}{
-		{"none", nil, nil, false, ""},
-		{"young", []flyapi.Address{flycast("runtime", time.Hour)}, nil, true, ""},
-		{"old", []flyapi.Address{flycast("runtime", 48*time.Hour)}, nil, false, "import {"},
-		{"other network", []flyapi.Address{flycast("other", time.Hour)}, nil, false, ""},
-		{"another resource's", []flyapi.Address{flycast("runtime", time.Hour)}, []string{"fdaa::3"}, false, ""},
-		{"public", []flyapi.Address{{App: "a", IP: "2a09::1", Type: flyapi.AddressV6, Network: "runtime", CreatedAt: now}}, nil, false, ""},
+		{"none", nil, false, ""},
+		{"young", []flyapi.Address{flycast("runtime", time.Hour)}, true, ""},
+		{"old", []flyapi.Address{flycast("runtime", 48*time.Hour)}, false, "import {"},
+		{"other network", []flyapi.Address{flycast("other", time.Hour)}, false, ""},
+		{"public", []flyapi.Address{{App: "a", IP: "2a09::1", Type: flyapi.AddressV6, Network: "runtime", CreatedAt: now}}, false, ""},
 	} {
-		a, err := leftBehind(c.all, "runtime", c.held, now)
+		a, err := leftBehind(c.all, "runtime", now)
 		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: error %v", c.name, err)
 		}

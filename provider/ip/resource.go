@@ -119,7 +119,7 @@ func (r *ipResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequ
 	if !req.State.Raw.IsNull() {
 		resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
 		if k, ok := key(m); ok && !resp.Diagnostics.HasError() {
-			if err := r.account.Claims.Exists(k, m.Address.ValueString()); err != nil {
+			if err := r.account.Claims.Exists(k); err != nil {
 				resp.Diagnostics.AddError("Two resources, one address", err.Error()+".")
 			}
 		}
@@ -133,12 +133,9 @@ func (r *ipResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequ
 	if !ok || resp.Diagnostics.HasError() {
 		return
 	}
-	held, err := r.account.Claims.Creates(k)
-	if err != nil {
+	if err := r.account.Claims.Creates(k); err != nil {
 		resp.Diagnostics.AddAttributeError(path.Root("network"), "Two resources, one address", err.Error()+".")
-		return
 	}
-	resp.Diagnostics.Append(claims.Remember(ctx, resp.Private, claims.Note{Held: held})...)
 }
 
 // Create implements resource.Resource. The address is the one in Fly's answer: two creates at once get two addresses.
@@ -151,7 +148,7 @@ func (r *ipResource) Create(ctx context.Context, req resource.CreateRequest, res
 	}
 	app := plan.App.ValueString()
 	if plan.Type.ValueString() == flyapi.AddressPrivateV6 {
-		found, err := r.find(ctx, plan, claims.Recall(ctx, resp.Private))
+		found, err := r.find(ctx, plan)
 		if err != nil {
 			resp.Diagnostics.AddError("Address not assigned", err.Error())
 			return
@@ -175,9 +172,9 @@ func (r *ipResource) Create(ctx context.Context, req resource.CreateRequest, res
 
 // find looks for the address that an interrupted create left behind: an app has at most one flycast address per network,
 // so it can be told from others, which no other type can.
-func (r *ipResource) find(ctx context.Context, plan model, note claims.Note) (string, error) {
+func (r *ipResource) find(ctx context.Context, plan model) (string, error) {
 	app := plan.App.ValueString()
-	if k := claims.App(app); r.account.Claims.Made(k.String()) && !r.account.Claims.Adopted(k) {
+	if r.account.Claims.Fresh(claims.App(app)) {
 		return "", nil // this very apply made the app
 	}
 	all, err := r.account.Fly.ListAddresses(ctx, app)
@@ -199,7 +196,7 @@ func (r *ipResource) find(ctx context.Context, plan model, note claims.Note) (st
 			}
 		}
 	}
-	a, err := leftBehind(all, network, note.Held, time.Now())
+	a, err := leftBehind(all, network, time.Now())
 	if err != nil || a.IP == "" {
 		return "", err
 	}
@@ -214,9 +211,9 @@ const youth = 24 * time.Hour
 
 // leftBehind picks the flycast address on a network, or says why the one that is there is not to be taken. No address and
 // no error means that there is none.
-func leftBehind(all []flyapi.Address, network string, held []string, now time.Time) (flyapi.Address, error) {
+func leftBehind(all []flyapi.Address, network string, now time.Time) (flyapi.Address, error) {
 	for _, a := range all {
-		if a.Type != flyapi.AddressPrivateV6 || !flyapi.SameNetwork(a.Network, network) || slices.Contains(held, a.IP) {
+		if a.Type != flyapi.AddressPrivateV6 || !flyapi.SameNetwork(a.Network, network) {
 			continue
 		}
 		if a.CreatedAt.IsZero() || now.Sub(a.CreatedAt) > youth {

@@ -2,30 +2,30 @@ package machine
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 // unlike says why a machine is not what an interrupted create of this very plan left behind; "" when it is. Only
 // metadata of flyfleet tell ours from another's, and only an equal configuration makes it safe to take: adopting by name
 // alone would put the plan into the state of a machine that runs something else.
-func unlike(m *flyapi.Machine, plan model, held []string) string {
-	if slices.Contains(held, m.ID) {
-		return "it belongs to another resource of this configuration"
-	}
+func unlike(m *flyapi.Machine, plan model) string {
 	remote, err := readRemote(m.Config())
 	if err != nil {
 		return err.Error()
 	}
 	has := full(remote)
-	want := plan.Metadata[ownerKey]
-	if want == "" {
-		want = ownerTerraform
+	if why := mark.Finished(has.Metadata); why != "" {
+		return why
 	}
-	if has.Metadata[ownerKey] != want {
-		return fmt.Sprintf("its metadata %s is %q, not %q, so this configuration did not make it", ownerKey, has.Metadata[ownerKey], want)
+	want := plan.Metadata[mark.OwnerKey]
+	if want == "" {
+		want = mark.Terraform
+	}
+	if has.Metadata[mark.OwnerKey] != want {
+		return fmt.Sprintf("its metadata %s is %q, not %q, so this configuration did not make it", mark.OwnerKey, has.Metadata[mark.OwnerKey], want)
 	}
 	if m.Region != plan.Region {
 		return fmt.Sprintf("it is in region %s, not %s", m.Region, plan.Region)
@@ -63,7 +63,7 @@ func differences(plan, has model) []string {
 	return out
 }
 
-// withoutOwn leaves out Fly's own keys and the owner, which is compared by itself.
+// withoutOwn leaves out Fly's own keys and the provider's, which are compared by themselves.
 func withoutOwn(v, declared any) any {
 	object, ok := v.(map[string]any)
 	if !ok {
@@ -72,7 +72,7 @@ func withoutOwn(v, declared any) any {
 	keep, _ := declared.(map[string]any)
 	out := map[string]any{}
 	for k, value := range object {
-		if _, mine := keep[k]; k != ownerKey && (mine || !strings.HasPrefix(k, "fly_")) {
+		if _, mine := keep[k]; k != mark.OwnerKey && k != mark.CreateKey && (mine || !strings.HasPrefix(k, "fly_")) {
 			out[k] = value
 		}
 	}

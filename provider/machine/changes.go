@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/merge"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 // change is one edit of a machine's remote configuration.
@@ -120,10 +121,15 @@ func (m *merger) decide(place []string, base, ours any) {
 	if theirs == nil && ours == nil || ours != nil && covers(place, theirs, ours) {
 		return
 	}
-	if !covers(place, theirs, base) {
+	if !covers(place, theirs, base) && !takesOver(place, base) {
 		m.conflicts = append(m.conflicts, conflict{Place: strings.Join(place, "."), Base: base, Theirs: theirs, Ours: ours})
 	}
 	m.changes = append(m.changes, change{Place: place, Ours: ours})
+}
+
+// takesOver: declaring an owner of the image that the provider had written by itself is a decision, not a conflict.
+func takesOver(place []string, base any) bool {
+	return base == nil && len(place) == 2 && place[0] == "metadata" && place[1] == mark.OwnerKey
 }
 
 // covers reports that theirs still says what base says; fields that base does not know are nobody's business here.

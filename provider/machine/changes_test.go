@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/merge"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -191,9 +192,9 @@ func TestACreateIsOwnedByTerraformUnlessDeclaredOtherwise(t *testing.T) {
 		metadata map[string]string
 		want     string
 	}{
-		{nil, ownerTerraform},
-		{map[string]string{"k": "v"}, ownerTerraform},
-		{map[string]string{ownerKey: ownerRollout}, ownerRollout},
+		{nil, mark.Terraform},
+		{map[string]string{"k": "v"}, mark.Terraform},
+		{map[string]string{mark.OwnerKey: mark.Rollout}, mark.Rollout},
 	} {
 		m := sample()
 		m.Metadata = c.metadata
@@ -205,7 +206,7 @@ func TestACreateIsOwnedByTerraformUnlessDeclaredOtherwise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Metadata[ownerKey] != c.want {
+		if r.Metadata[mark.OwnerKey] != c.want {
 			t.Errorf("metadata %v became %v", c.metadata, r.Metadata)
 		}
 	}

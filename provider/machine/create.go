@@ -9,8 +9,10 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 // Create implements resource.Resource. It finds or creates. An error is returned only while nothing remote exists, because
@@ -19,8 +21,6 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 	var plan model
 	resp.Diagnostics.Append(r.account.Ready()...)
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	note, diags := readRecord(ctx, resp.Private)
-	resp.Diagnostics.Append(diags...)
 	budget, diags := plan.Timeouts.Create(ctx, defaultCreate)
 	resp.Diagnostics.Append(diags...)
 	if resp.Diagnostics.HasError() {
@@ -32,7 +32,7 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		resp.Diagnostics.AddError("Machine not created", err.Error()+".")
 		return
 	}
-	m, adopted, err := r.findOrCreate(ctx, plan, flyapi.CreateRequest{Name: plan.Name, Region: plan.Region, Config: config}, note)
+	m, adopted, err := r.findOrCreate(ctx, plan, flyapi.CreateRequest{Name: plan.Name, Region: plan.Region, Config: config})
 	if err != nil {
 		resp.Diagnostics.AddError("Machine not created", err.Error()+".")
 		return
@@ -49,7 +49,7 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 	resp.Diagnostics.Append(writeRecord(ctx, resp.Private, rec)...)
 	now, o := r.seeThrough(ctx, plan, open, until)
 	if now != nil {
-		rec.InstanceID, rec.State, rec.Owner = now.InstanceID, now.State, now.Metadata()[ownerKey]
+		rec.InstanceID, rec.State, rec.Owner = now.InstanceID, now.State, now.Metadata()[mark.OwnerKey]
 	}
 	if o.finished() {
 		rec.Open = nil
@@ -61,6 +61,10 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		resp.Diagnostics.AddWarning("Machine runs, its checks do not pass", fmt.Sprintf("Machine %s (%s of app %s): %s.", m.ID, plan.Name, plan.App, o.note))
 	}
 	resp.Diagnostics.Append(writeRecord(ctx, resp.Private, rec)...)
+	// Last of all: until here a killed create is found again, from here on the machine is this resource's.
+	if err := r.account.Fly.SetMetadata(ctx, plan.App, m.ID, mark.CreateKey, mark.Done); err != nil {
+		tflog.Warn(ctx, "the machine's create stays marked as open", map[string]any{"app": plan.App, "machine": m.ID, "error": err.Error()})
+	}
 }
 
 func (r *machineResource) incomplete(resp *resource.CreateResponse, plan model, o outcome) {
@@ -74,7 +78,7 @@ func (r *machineResource) incomplete(resp *resource.CreateResponse, plan model, 
 }
 
 // findOrCreate creates the machine, or takes the one of that name that an interrupted create left behind.
-func (r *machineResource) findOrCreate(ctx context.Context, plan model, in flyapi.CreateRequest, note record) (m *flyapi.Machine, adopted bool, err error) {
+func (r *machineResource) findOrCreate(ctx context.Context, plan model, in flyapi.CreateRequest) (m *flyapi.Machine, adopted bool, err error) {
 	m, err = r.account.Fly.CreateMachine(ctx, plan.App, in)
 	if err == nil {
 		if !r.account.Claims.Take(m.ID) {
@@ -93,7 +97,7 @@ func (r *machineResource) findOrCreate(ctx context.Context, plan model, in flyap
 		if m.Name != plan.Name || m.Gone() {
 			continue
 		}
-		why := unlike(m, plan, note.Held)
+		why := unlike(m, plan)
 		if why == "" && !r.account.Claims.Take(m.ID) {
 			why = "it belongs to another resource of this configuration"
 		}
@@ -190,8 +194,11 @@ func exit(m *flyapi.Machine) string {
 	return ""
 }
 
-// startAgain starts a machine whose create was left open and that came to rest without running.
+// startAgain waits for a machine whose create was left open, and starts it where it came to rest without running.
 func (r *machineResource) startAgain(ctx context.Context, app, id string, until time.Time) error {
+	if err := r.account.Fly.WaitMachine(ctx, app, id, flyapi.WaitRequest{Budget: time.Until(until)}); err != nil {
+		return err
+	}
 	return r.account.Fly.WithLease(ctx, app, id, func(ctx context.Context, lease flyapi.Lease) error {
 		m, err := r.account.Fly.GetMachine(ctx, app, id)
 		if err != nil || m.State == flyapi.StateStarted {

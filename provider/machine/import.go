@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -42,11 +43,12 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	state := full(remote)
 	state.ID, state.App, state.Name, state.Region = types.StringValue(m.ID), app, m.Name, m.Region
 	state.Timeouts = noTimeouts()
+	delete(state.Metadata, mark.CreateKey) // the provider's own, and nobody's to declare
 	resp.Diagnostics.Append(resp.State.Set(ctx, state)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	rec := record{InstanceID: m.InstanceID, State: m.State, Owner: m.Metadata()[ownerKey], Seen: present(resp.State.Raw)}
+	rec := record{InstanceID: m.InstanceID, State: m.State, Owner: m.Metadata()[mark.OwnerKey], Seen: present(resp.State.Raw)}
 	resp.Diagnostics.Append(writeRecord(ctx, resp.Private, rec)...)
 }
 

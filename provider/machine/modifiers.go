@@ -40,8 +40,13 @@ func release(ctx context.Context, config, state attr.Value, at path.Path, privat
 	return !diags.HasError() && r.seen(at.String()), true
 }
 
-// PlanModifyString implements planmodifier.String.
+// PlanModifyString implements planmodifier.String. A duration that is only spelled in another way keeps the state's
+// spelling.
 func (released) PlanModifyString(ctx context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
+	if known(req.ConfigValue) && known(req.StateValue) && sameAt(nil, req.ConfigValue.ValueString(), req.StateValue.ValueString()) {
+		resp.PlanValue = req.StateValue
+		return
+	}
 	if keep, decide := release(ctx, req.ConfigValue, req.StateValue, req.Path, req.Private); keep {
 		resp.PlanValue = req.StateValue
 	} else if decide {

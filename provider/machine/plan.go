@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
@@ -26,7 +27,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		return
 	}
 	if r.account != nil {
-		if err := r.account.Claims.Exists(key(state.App, state.Name), state.ID.ValueString()); err != nil {
+		if err := r.account.Claims.Exists(key(state.App, state.Name)); err != nil {
 			resp.Diagnostics.AddError("Two resources, one machine", err.Error()+".")
 			return
 		}
@@ -63,12 +64,9 @@ func (r *machineResource) planCreate(ctx context.Context, req resource.ModifyPla
 	if resp.Diagnostics.HasError() || !known(app) || !known(name) {
 		return
 	}
-	held, err := r.account.Claims.Creates(key(app.ValueString(), name.ValueString()))
-	if err != nil {
+	if err := r.account.Claims.Creates(key(app.ValueString(), name.ValueString())); err != nil {
 		resp.Diagnostics.AddAttributeError(path.Root("name"), "Two resources, one machine", err.Error()+".")
-		return
 	}
-	resp.Diagnostics.Append(writeRecord(ctx, resp.Private, record{Held: held})...)
 }
 
 // plannedMount is a mount of the plan, of which less may be known than of one in the state.
@@ -152,11 +150,11 @@ func imageRule(ctx context.Context, req resource.ModifyPlanRequest, state model,
 	at := path.Root("image")
 	var metadata types.Map
 	diags.Append(req.Plan.GetAttribute(ctx, path.Root("metadata"), &metadata)...)
-	declared, _ := metadata.Elements()[ownerKey].(types.String)
+	declared, _ := metadata.Elements()[mark.OwnerKey].(types.String)
 	switch ownership(declared.ValueString(), rec.Owner) {
 	case refuse:
 		diags.AddAttributeError(at, "The image belongs to the rollout", fmt.Sprintf("The image of machine %s (app %s) belongs to the rollout (metadata %s = %q), which this change would undo. "+
-			"Change it with `flyfleet redeploy-fleet`, or declare metadata %s = %q to take it back.", state.ID.ValueString(), state.App, ownerKey, ownerRollout, ownerKey, ownerTerraform))
+			"Change it with `flyfleet redeploy-fleet`, or declare metadata %s = %q to take it back.", state.ID.ValueString(), state.App, mark.OwnerKey, mark.Rollout, mark.OwnerKey, mark.Terraform))
 	case warn:
 		diags.AddAttributeWarning(at, "Undoes a rollout", fmt.Sprintf("The image of machine %s (app %s) was set by a rollout. Applying this plan puts the configuration's image back and makes Terraform its owner again.",
 			state.ID.ValueString(), state.App))
@@ -179,11 +177,11 @@ const (
 // ownership judges a change of the image by Terraform. declared is the owner in the plan, seen the one on the machine.
 func ownership(declared, seen string) verdict {
 	switch {
-	case declared == ownerRollout:
+	case declared == mark.Rollout:
 		return refuse
-	case seen != ownerRollout:
+	case seen != mark.Rollout:
 		return allow
-	case declared == ownerTerraform:
+	case declared == mark.Terraform:
 		return warn
 	}
 	return refuse

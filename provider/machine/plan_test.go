@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 func TestAPlanThatWouldChangeAMountedVolumeIsRefused(t *testing.T) {
@@ -56,12 +57,12 @@ func TestTerraformDoesNotUndoARolloutUnasked(t *testing.T) {
 		want           verdict
 	}{
 		{"", "", allow},
-		{"", ownerTerraform, allow},
-		{ownerTerraform, ownerTerraform, allow},
-		{"", ownerRollout, refuse},
-		{ownerTerraform, ownerRollout, warn},
-		{ownerRollout, ownerRollout, refuse},
-		{ownerRollout, ownerTerraform, refuse},
+		{"", mark.Terraform, allow},
+		{mark.Terraform, mark.Terraform, allow},
+		{"", mark.Rollout, refuse},
+		{mark.Terraform, mark.Rollout, warn},
+		{mark.Rollout, mark.Rollout, refuse},
+		{mark.Rollout, mark.Terraform, refuse},
 	} {
 		if got := ownership(c.declared, c.seen); got != c.want {
 			t.Errorf("declared %q, on the machine %q: %v, want %v", c.declared, c.seen, got, c.want)
@@ -85,23 +86,23 @@ func TestOnlyAnEqualMachineOfOursIsAdopted(t *testing.T) {
 		name   string
 		config string
 		region string
-		held   []string
 		want   string // "" means adopted
 	}{
-		{"equal", sent(asIs), "fra", nil, ""},
-		{"filled in by Fly", strings.Replace(sent(asIs), `"guest":{`, `"init":{},"guest":{"persist_rootfs":"never",`, 1), "fra", nil, ""},
-		{"not ours", strings.Replace(sent(asIs), ownerKey, "other", 1), "fra", nil, "did not make it"},
-		{"other image", sent(func(m *model) { m.Image = types.StringValue("nginx") }), "fra", nil, "image"},
-		{"more env", sent(func(m *model) { m.Env = map[string]string{"A": "1", "B": "60s", "C": "x"} }), "fra", nil, "env"},
-		{"less env", sent(func(m *model) { m.Env = nil }), "fra", nil, "env"},
-		{"other tenant", sent(func(m *model) { m.Metadata = map[string]string{"flyfleet_fleet": "other"} }), "fra", nil, "metadata"},
-		{"other volume", sent(func(m *model) { m.Mounts = map[string]mount{"/data": {VolumeID: "vol_2"}} }), "fra", nil, "mounts"},
-		{"other size", sent(func(m *model) { m.Guest = &guestModel{CPUKind: "shared", CPUs: 2, MemoryMB: 512} }), "fra", nil, "guest"},
-		{"other region", sent(asIs), "ams", nil, "region"},
-		{"another resource's", sent(asIs), "fra", []string{"m1"}, "another resource"},
+		{"equal", sent(asIs), "fra", ""},
+		{"filled in by Fly", strings.Replace(sent(asIs), `"guest":{`, `"init":{},"guest":{"persist_rootfs":"never",`, 1), "fra", ""},
+		{"not ours", strings.Replace(sent(asIs), mark.CreateKey, "other", 1), "fra", "did not make it"},
+		{"finished", strings.Replace(sent(asIs), `"open"`, `"done"`, 1), "fra", "was finished"},
+		{"of the rollout", strings.Replace(sent(asIs), `"terraform"`, `"rollout"`, 1), "fra", mark.OwnerKey},
+		{"other image", sent(func(m *model) { m.Image = types.StringValue("nginx") }), "fra", "image"},
+		{"more env", sent(func(m *model) { m.Env = map[string]string{"A": "1", "B": "60s", "C": "x"} }), "fra", "env"},
+		{"less env", sent(func(m *model) { m.Env = nil }), "fra", "env"},
+		{"other tenant", sent(func(m *model) { m.Metadata = map[string]string{"flyfleet_fleet": "other"} }), "fra", "metadata"},
+		{"other volume", sent(func(m *model) { m.Mounts = map[string]mount{"/data": {VolumeID: "vol_2"}} }), "fra", "mounts"},
+		{"other size", sent(func(m *model) { m.Guest = &guestModel{CPUKind: "shared", CPUs: 2, MemoryMB: 512} }), "fra", "guest"},
+		{"other region", sent(asIs), "ams", "region"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			why := unlike(machineWith(t, c.config, c.region), sample(), c.held)
+			why := unlike(machineWith(t, c.config, c.region), sample())
 			if c.want == "" && why != "" || c.want != "" && !strings.Contains(why, c.want) {
 				t.Fatalf("why %q, want %q", why, c.want)
 			}

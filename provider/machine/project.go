@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/imageref"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 // remote is what a machine's configuration says of the typed attributes. Fields that the provider does not type are not
@@ -243,7 +244,7 @@ func project(state model, r remote) model {
 
 // projectImage leaves the image as declared where the rollout owns it: its swaps are no drift.
 func projectImage(state, now model) types.String {
-	if state.Metadata[ownerKey] == ownerRollout && now.Metadata[ownerKey] == ownerRollout && !state.Image.IsNull() {
+	if state.Metadata[mark.OwnerKey] == mark.Rollout && now.Metadata[mark.OwnerKey] == mark.Rollout && !state.Image.IsNull() {
 		return state.Image
 	}
 	if imageref.Same(state.Image.ValueString(), now.Image.ValueString()) {

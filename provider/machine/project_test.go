@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
@@ -72,12 +73,12 @@ func TestTheSpellingOfTheImageIsKeptWhereTheDigestIsEqual(t *testing.T) {
 
 func TestARolloutsSwapIsNoDriftWhereTheRolloutOwnsTheImage(t *testing.T) {
 	state := sample()
-	state.Metadata = map[string]string{ownerKey: ownerRollout}
+	state.Metadata = map[string]string{mark.OwnerKey: mark.Rollout}
 	theirs := strings.NewReplacer("sha256:111", "sha256:222", `"fly_x":"y"`, `"flyfleet_image_owner":"rollout"`).Replace(onFly)
 	if got := project(state, mustRemote(t, theirs)); !got.Image.Equal(state.Image) {
 		t.Fatalf("image %s", got.Image)
 	}
-	state.Metadata = map[string]string{ownerKey: ownerTerraform}
+	state.Metadata = map[string]string{mark.OwnerKey: mark.Terraform}
 	if got := project(state, mustRemote(t, theirs)); got.Image.Equal(state.Image) {
 		t.Fatal("a swap of what Terraform owns was hidden")
 	}

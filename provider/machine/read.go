@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 // Read implements resource.Resource. A machine whose version is the one that state was read at costs no call of its own:
@@ -35,7 +36,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if fresh {
 		next, err := fromRow(state, row)
 		if err == nil {
-			rec.State, rec.Owner = row.State, row.Metadata[ownerKey]
+			rec.State, rec.Owner = row.State, row.Metadata[mark.OwnerKey]
 			resp.Diagnostics.Append(resp.State.Set(ctx, next)...)
 			resp.Diagnostics.Append(writeRecord(ctx, resp.Private, rec)...)
 			return
@@ -83,7 +84,7 @@ func fromRow(state model, row flyapi.MachineRow) (model, error) {
 
 // fromMachine is state and record with what the machine itself says.
 func fromMachine(state model, rec record, m *flyapi.Machine) (model, record, string, error) {
-	rec.State, rec.Owner = m.State, m.Metadata()[ownerKey]
+	rec.State, rec.Owner = m.State, m.Metadata()[mark.OwnerKey]
 	if m.IncompleteConfig || len(m.Config()) == 0 {
 		return state, rec, fmt.Sprintf("Fly cannot read the whole configuration of machine %s (app %s) now: its host is %s. It is shown as it was last known, and will not be written.",
 			m.ID, state.App, orUnknown(m.HostStatus)), nil

@@ -24,8 +24,6 @@ type record struct {
 	// Seen are the paths whose values came by import and that the configuration has never declared. They are released,
 	// never deleted.
 	Seen []string `json:"seen,omitempty"`
-	// Held are machines that other resources of the same plan stand for under the same name.
-	Held []string `json:"held,omitempty"`
 }
 
 // openStep is a create's unfinished business.

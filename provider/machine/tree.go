@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 // tree is the part of a machine's configuration that is managed here, as a JSON object in Fly's words. Two lists of Fly's
@@ -135,7 +137,8 @@ func wireAutostop(s string) any {
 	return s
 }
 
-// createConfig is the configuration that a create sends: the managed part, with the image's owner where none is declared.
+// createConfig is the configuration that a create sends: the managed part, with the image's owner where none is declared,
+// and the mark of a create that Terraform has not been told of.
 func createConfig(m model) (json.RawMessage, error) {
 	t := tree(m)
 	metadata, _ := t["metadata"].(map[string]any)
@@ -143,9 +146,10 @@ func createConfig(m model) (json.RawMessage, error) {
 		metadata = map[string]any{}
 		t["metadata"] = metadata
 	}
-	if _, declared := metadata[ownerKey]; !declared {
-		metadata[ownerKey] = ownerTerraform
+	if _, declared := metadata[mark.OwnerKey]; !declared {
+		metadata[mark.OwnerKey] = mark.Terraform
 	}
+	metadata[mark.CreateKey] = mark.Open
 	raw, err := json.Marshal(wire(t))
 	if err != nil {
 		return nil, fmt.Errorf("write the machine's configuration: %w", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/merge"
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/swap"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 // Update implements resource.Resource. A change of the image alone is a swap: the image is set in the configuration that
@@ -39,7 +40,7 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 	if out.InstanceID != "" {
 		rec.InstanceID, rec.State = out.InstanceID, out.StateAfter
 	}
-	if owner := plan.Metadata[ownerKey]; owner != "" {
+	if owner := plan.Metadata[mark.OwnerKey]; owner != "" {
 		rec.Owner = owner
 	}
 	if rec.Open != nil {
@@ -144,7 +145,7 @@ func (r *machineResource) mergeInto(ctx context.Context, target swap.Target, bas
 		for i, c := range conflicts {
 			places[i] = "  " + c.String()
 		}
-		diags.AddError("The machine was changed by somebody else", fmt.Sprintf("Since Terraform read machine %s (app %s), these values that the plan is about to change were changed on the machine:\n\n%s\n\n"+
+		diags.AddError("The machine was changed by somebody else", fmt.Sprintf("On machine %s (app %s) these values, which the plan is about to change, are not what Terraform last read or set:\n\n%s\n\n"+
 			"Nothing was written. Plan again to see what they are now, or set `conflict = \"overwrite\"`.", target.Machine, target.App, strings.Join(places, "\n")))
 		return swap.Outcome{}, diags
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/guest"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/imageref"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 type described string
@@ -77,15 +78,19 @@ type ownerValidator struct{ described }
 
 // ValidateMap implements validator.Map.
 func (ownerValidator) ValidateMap(_ context.Context, req validator.MapRequest, resp *validator.MapResponse) {
-	owner, ok := req.ConfigValue.Elements()[ownerKey].(types.String)
+	if _, declared := req.ConfigValue.Elements()[mark.CreateKey]; declared {
+		at := req.Path.AtMapKey(mark.CreateKey)
+		resp.Diagnostics.AddAttributeError(at, "Reserved metadata", fmt.Sprintf("%s: the provider keeps this key itself; leave it out.", at))
+	}
+	owner, ok := req.ConfigValue.Elements()[mark.OwnerKey].(types.String)
 	if !ok || owner.IsNull() || owner.IsUnknown() {
 		return
 	}
 	switch owner.ValueString() {
-	case ownerTerraform, ownerRollout:
+	case mark.Terraform, mark.Rollout:
 	default:
-		at := req.Path.AtMapKey(ownerKey)
-		resp.Diagnostics.AddAttributeError(at, "Invalid image owner", fmt.Sprintf("%s: the image of a machine belongs to %q or %q; got %q.", at, ownerTerraform, ownerRollout, owner.ValueString()))
+		at := req.Path.AtMapKey(mark.OwnerKey)
+		resp.Diagnostics.AddAttributeError(at, "Invalid image owner", fmt.Sprintf("%s: the image of a machine belongs to %q or %q; got %q.", at, mark.Terraform, mark.Rollout, owner.ValueString()))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/claims"
+	"github.com/flyfleet/terraform-provider-flyfleet/provider/mark"
 )
 
 // settleIn is how long a new volume may take to be ready. Fly makes an empty one in a second or two.
@@ -26,8 +26,7 @@ func (r *volumeResource) Create(ctx context.Context, req resource.CreateRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	note := claims.Recall(ctx, resp.Private)
-	v, err := r.find(ctx, plan, note)
+	v, err := r.find(ctx, plan)
 	switch {
 	case err != nil:
 		resp.Diagnostics.AddError("Volume not created", err.Error()+".")
@@ -81,47 +80,38 @@ func created(plan model, v flyapi.Volume) model {
 }
 
 // find looks for what an interrupted create left behind. No id means that there is nothing.
-func (r *volumeResource) find(ctx context.Context, plan model, note claims.Note) (flyapi.Volume, error) {
+func (r *volumeResource) find(ctx context.Context, plan model) (flyapi.Volume, error) {
 	app := plan.App.ValueString()
-	if r.account.Claims.Made(claims.App(app).String()) && !r.account.Claims.Adopted(claims.App(app)) {
+	if r.account.Claims.Fresh(claims.App(app)) {
 		return flyapi.Volume{}, nil // this very apply made the app: nothing can have been left in it
 	}
 	all, err := r.account.Fly.ListVolumes(ctx, app)
 	if err != nil {
 		return flyapi.Volume{}, err
 	}
-	match := candidates(all, plan, note.Held)
+	match := candidates(all, plan)
 	if len(match) == 0 {
 		return flyapi.Volume{}, nil
 	}
-	holder := map[string]*flyapi.Machine{}
-	for _, v := range match {
-		if v.AttachedMachine == "" {
-			continue
-		}
-		m, err := r.account.Fly.GetMachine(ctx, app, v.AttachedMachine)
-		if err != nil && !flyapi.IsNotFound(err) {
-			return flyapi.Volume{}, err
-		}
-		if err == nil {
-			holder[m.ID] = m
-		}
-	}
-	v, err := leftBehind(match, holder, time.Now())
+	machines, err := r.account.Fly.ListMachines(ctx, app)
 	if err != nil {
-		return flyapi.Volume{}, fmt.Errorf("app %s has %w%s", app, err, importBlock(app, match[0].ID))
+		return flyapi.Volume{}, err
 	}
-	if !r.account.Claims.Take(v.ID) {
-		return flyapi.Volume{}, fmt.Errorf("volume %s of app %s belongs to another resource of this configuration", v.ID, app)
+	v, err := leftBehind(match, machines, time.Now())
+	if err == nil && !r.account.Claims.Take(v.ID) {
+		err = fmt.Errorf("volume %s, which another resource of this configuration stands for", v.ID)
+	}
+	if err != nil {
+		return flyapi.Volume{}, fmt.Errorf("app %s has %w", app, err)
 	}
 	return v, nil
 }
 
 // candidates are the volumes of the planned name, region and size that no other resource stands for.
-func candidates(all []flyapi.Volume, plan model, held []string) []flyapi.Volume {
+func candidates(all []flyapi.Volume, plan model) []flyapi.Volume {
 	var out []flyapi.Volume
 	for _, v := range all {
-		if !v.Gone() && !slices.Contains(held, v.ID) && v.Name == plan.Name.ValueString() && v.Region == plan.Region.ValueString() && int64(v.SizeGB) == plan.SizeGB.ValueInt64() {
+		if !v.Gone() && v.Name == plan.Name.ValueString() && v.Region == plan.Region.ValueString() && int64(v.SizeGB) == plan.SizeGB.ValueInt64() {
 			out = append(out, v)
 		}
 	}
@@ -132,31 +122,34 @@ func candidates(all []flyapi.Volume, plan model, held []string) []flyapi.Volume 
 const youth = 24 * time.Hour
 
 // leftBehind picks the one volume that an interrupted create of ours must have made, or says why there is none to be sure
-// of. A volume has no metadata, so its age and its machine speak for it.
-func leftBehind(match []flyapi.Volume, holder map[string]*flyapi.Machine, now time.Time) (flyapi.Volume, error) {
-	if len(match) > 1 {
-		return flyapi.Volume{}, fmt.Errorf("%d volumes of this name, region and size (%s, %s, …), and which one is meant cannot be told. Delete what you do not need, or import one", len(match), match[0].ID, match[1].ID)
-	}
+// of. A volume has no metadata, so its age, its machine and the app's other machines speak for it.
+func leftBehind(match []flyapi.Volume, machines []*flyapi.Machine, now time.Time) (flyapi.Volume, error) {
 	v := match[0]
-	says := fmt.Sprintf("volume %s of this name, region and size already, and it was not adopted:", v.ID)
-	if now.Sub(v.CreatedAt) > youth {
-		return v, fmt.Errorf("%s it was made on %s, before any create that could have been interrupted. It was not touched. Choose another name, or take it as it is", says, v.CreatedAt.UTC().Format(time.DateOnly))
+	if len(match) > 1 {
+		return v, fmt.Errorf("%d volumes of this name, region and size (%s, %s, …), and which one is meant cannot be told. Delete what is not needed, or import one", len(match), match[0].ID, match[1].ID)
 	}
-	if v.AttachedMachine == "" {
+	var why string
+	var holder *flyapi.Machine
+	for _, m := range machines {
+		switch {
+		case m.Gone():
+		case !mark.Ours(m):
+			why = fmt.Sprintf("machine %s (%s), which flyfleet did not make, is in the same app", m.ID, m.Name)
+		case m.ID == v.AttachedMachine && mark.Interrupted(m):
+			holder = m
+		}
+	}
+	switch {
+	case now.Sub(v.CreatedAt) > youth:
+		why = fmt.Sprintf("it was made on %s, before any create that could have been interrupted", v.CreatedAt.UTC().Format(time.DateOnly))
+	case why != "", v.AttachedMachine == "":
+	case holder == nil:
+		why = fmt.Sprintf("machine %s, which was not made by the same create, mounts it", v.AttachedMachine)
+	}
+	if why == "" {
 		return v, nil
 	}
-	m := holder[v.AttachedMachine]
-	if m == nil || m.Metadata()[ownerKey] == "" || now.Sub(m.CreatedAt) > youth {
-		return v, fmt.Errorf("%s machine %s, which was not made by the same create, mounts it. It was not touched. Choose another name, or take it as it is", says, v.AttachedMachine)
-	}
-	return v, nil
-}
-
-// ownerKey marks each machine that flyfleet made.
-const ownerKey = "flyfleet_image_owner"
-
-func importBlock(app, id string) string {
-	return fmt.Sprintf(" with\n\nimport {\n  to = flyfleet_volume.NAME\n  id = \"%s/%s\"\n}\n", app, id)
+	return v, fmt.Errorf("volume %s of this name, region and size already, and it was not adopted: %s. It was not touched. Choose another name, or take it as it is with an import block (to = flyfleet_volume.NAME, id = APP/%s)", v.ID, why, v.ID)
 }
 
 // ready waits until the volume is.

@@ -7,8 +7,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
-
-	"github.com/flyfleet/terraform-provider-flyfleet/provider/claims"
 )
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
@@ -19,7 +17,7 @@ func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	}
 	if req.State.Raw.IsNull() {
 		if !req.Plan.Raw.IsNull() && !resp.Diagnostics.HasError() {
-			r.planCreate(ctx, plan, resp)
+			r.planCreate(plan, resp)
 		}
 		return
 	}
@@ -28,7 +26,7 @@ func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 		return
 	}
 	if r.account != nil {
-		err := r.account.Claims.Exists(key(state.App.ValueString(), state.Name.ValueString(), state.Region.ValueString()), state.ID.ValueString())
+		err := r.account.Claims.Exists(key(state.App.ValueString(), state.Name.ValueString(), state.Region.ValueString()))
 		if err != nil {
 			resp.Diagnostics.AddError("Two resources, one volume", err.Error()+".")
 			return
@@ -53,16 +51,14 @@ func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	}
 }
 
-func (r *volumeResource) planCreate(ctx context.Context, plan model, resp *resource.ModifyPlanResponse) {
+func (r *volumeResource) planCreate(plan model, resp *resource.ModifyPlanResponse) {
 	if r.account == nil || plan.App.IsUnknown() || plan.Name.IsUnknown() || plan.Region.IsUnknown() {
 		return
 	}
-	held, err := r.account.Claims.Creates(key(plan.App.ValueString(), plan.Name.ValueString(), plan.Region.ValueString()))
+	err := r.account.Claims.Creates(key(plan.App.ValueString(), plan.Name.ValueString(), plan.Region.ValueString()))
 	if err != nil {
 		resp.Diagnostics.AddAttributeError(path.Root("name"), "Two resources, one volume", err.Error()+".")
-		return
 	}
-	resp.Diagnostics.Append(claims.Remember(ctx, resp.Private, claims.Note{Held: held})...)
 }
 
 // replacing names the attributes whose change makes another volume. The framework's own list is empty while a plan is

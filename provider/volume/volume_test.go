@@ -48,17 +48,15 @@ func TestCandidatesAreOfTheSameNameRegionAndSizeAndNobodyElses(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		v    flyapi.Volume
-		held []string
 		want bool
 	}{
-		{"fits", fits, nil, true},
-		{"held", fits, []string{"v"}, false},
-		{"name", change(func(v *flyapi.Volume) { v.Name = "other" }), nil, false},
-		{"region", change(func(v *flyapi.Volume) { v.Region = "ams" }), nil, false},
-		{"size", change(func(v *flyapi.Volume) { v.SizeGB = 4 }), nil, false},
-		{"going", change(func(v *flyapi.Volume) { v.State = "pending_destroy" }), nil, false},
+		{"fits", fits, true},
+		{"name", change(func(v *flyapi.Volume) { v.Name = "other" }), false},
+		{"region", change(func(v *flyapi.Volume) { v.Region = "ams" }), false},
+		{"size", change(func(v *flyapi.Volume) { v.SizeGB = 4 }), false},
+		{"going", change(func(v *flyapi.Volume) { v.State = "pending_destroy" }), false},
 	} {
-		if got := len(candidates([]flyapi.Volume{c.v}, planned(), c.held)) == 1; got != c.want {
+		if got := len(candidates([]flyapi.Volume{c.v}, planned())) == 1; got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
