@@ -23,6 +23,13 @@ func reopen(t *testing.T, s *Store, dir string) *Store {
 	return s
 }
 
+func shut(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func ids(t *testing.T, s *Store) string {
 	t.Helper()
 	machines, err := s.Machines()
@@ -48,7 +55,7 @@ func TestTheLastWriteOfEachRecordCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = reopen(t, s, dir)
-	defer s.Close()
+	defer shut(t, s)
 	if got := ids(t, s); got != "b=created a=started" {
 		t.Errorf("%s", got)
 	}
@@ -82,7 +89,7 @@ func TestAHalfWrittenLastLineIsCutOff(t *testing.T) {
 	if got := ids(t, s); got != "a=started b=stopped" {
 		t.Errorf("after the next write: %s", got)
 	}
-	s.Close()
+	shut(t, s)
 	if err := os.WriteFile(filepath.Join(dir, "state.jsonl"), []byte("nonsense\n{}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +112,7 @@ func TestOldLinesDoNotFillTheDisk(t *testing.T) {
 		t.Errorf("%d bytes, %v", info.Size(), err)
 	}
 	s = reopen(t, s, dir)
-	defer s.Close()
+	defer shut(t, s)
 	if got := ids(t, s); got != "0=58 1=59" {
 		t.Errorf("%s", got)
 	}

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Store is an open state directory. Its methods may be called by one goroutine at a time.
@@ -36,12 +34,14 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	free, err := tryLock(f, true)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	if !free {
 		held, _ := io.ReadAll(io.LimitReader(f, 256))
 		f.Close()
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-		}
 		return nil, fmt.Errorf("state directory %s is %w (%s); stop that one first, or choose another directory",
 			dir, ErrInUse, strings.TrimSpace(string(held)))
 	}
@@ -148,9 +148,6 @@ func Held(dir string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return true, nil
-	}
-	return false, err
+	free, err := tryLock(f, false)
+	return !free && err == nil, err
 }
