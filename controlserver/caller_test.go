@@ -189,14 +189,14 @@ func TestAbuseIsRefusedAndCostsNoMemory(t *testing.T) {
 			// A stranger's body is not read at all.
 			body := &endless{left: gib}
 			status, text := post(t, h2c(t), m, bad["other machine"].text, "application/proto", body, gib)
-			if status != http.StatusUnauthorized || !strings.Contains(text, "another machine") || body.taken > 8<<20 {
+			if status != http.StatusUnauthorized || !strings.Contains(text, "another machine") || body.taken > 1<<20 {
 				t.Fatalf("got %d %s, %d bytes taken", status, text, body.taken)
 			}
 		},
 		func(int) {
 			body := &endless{left: gib}
 			status, text := post(t, h2c(t), m, good, "application/proto", body, gib)
-			if status != http.StatusTooManyRequests || !strings.Contains(text, "larger than") || body.taken > 8<<20 {
+			if status != http.StatusTooManyRequests || !strings.Contains(text, "larger than") || body.taken > 1<<20 {
 				t.Fatalf("got %d %s, %d bytes taken", status, text, body.taken)
 			}
 		},

@@ -12,6 +12,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/account"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/keeper"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/probe"
@@ -27,6 +29,10 @@ import (
 // is an error at once. ready, if not nil, is called with the port's address when callers are answered.
 // It expects to be the process's only business: it adopts and reaps orphans.
 func Serve(ctx context.Context, c Config, log *slog.Logger, ready func(net.Addr)) error {
+	// Commands that run as our own user must not read our memory or environment.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("close this process to others: %w", err)
+	}
 	parts, err := build(c, log)
 	if err != nil {
 		return err

@@ -36,8 +36,12 @@ func ParseSigningKey(text string) (SigningKey, error) {
 		return SigningKey{}, fmt.Errorf("signing key: seed: %w", err)
 	}
 	k := SigningKey{key: ed25519.NewKeyFromSeed(seed), delegation: parts[2]}
-	if _, _, err := jwt.NewParser().ParseUnverified(parts[2], &k.claims); err != nil {
+	unproven, _, err := jwt.NewParser().ParseUnverified(parts[2], &k.claims)
+	if err != nil {
 		return SigningKey{}, fmt.Errorf("signing key: delegation is no JWT")
+	}
+	if _, err := decode(parts[2][strings.LastIndexByte(parts[2], '.')+1:], ed25519.SignatureSize); err != nil || unproven.Header["typ"] != typeDelegation {
+		return SigningKey{}, fmt.Errorf("signing key: delegation is cut off, or is another kind of token")
 	}
 	public, _ := k.key.Public().(ed25519.PublicKey)
 	if k.claims.Key != encode(public) {
