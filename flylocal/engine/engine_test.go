@@ -339,6 +339,30 @@ func TestRoutesHonourNetworkPortAndCordon(t *testing.T) {
 
 var _ runner.Runner = (*stub)(nil)
 
+func TestAWakeWaitsForASwapInProgress(t *testing.T) {
+	s := &stub{}
+	w := open(t, t.TempDir(), s, testImage(t))
+	m := create(t, w, `{"image":"x"}`)
+	w.Disturb(func(f *Faults) { f.SettleDelay = ptr(boots) })
+	if _, err := w.UpdateMachine("app", m.ID, "", MachineInput{Config: []byte(`{"image":"y"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Wake(t.Context(), "app", m.ID); err != nil {
+		t.Fatal(err)
+	}
+	if now, _ := w.Machine("app", m.ID); now.State != state.Started || now.InstanceID == m.InstanceID {
+		t.Errorf("%s %s", now.State, now.InstanceID)
+	}
+	s.set(func() { s.broken = true })
+	w.Disturb(func(f *Faults) { f.SettleDelay = ptr(time.Millisecond) })
+	if err := w.StopMachine("app", m.ID, "", "", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Wake(t.Context(), "app", m.ID); err == nil || !strings.Contains(err.Error(), "failed") {
+		t.Errorf("a machine that cannot boot was woken: %v", err)
+	}
+}
+
 func TestFilesOfWhatIsGoneAreSwept(t *testing.T) {
 	dir, s := t.TempDir(), &stub{}
 	w := open(t, dir, s, testImage(t))

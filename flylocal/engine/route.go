@@ -14,7 +14,7 @@ import (
 type Route struct {
 	Machine      string
 	InternalPort int
-	// Started machines take traffic; Wakeable ones would after a start.
+	// Started machines take traffic; Wakeable ones would after a start, or when what is under way has ended.
 	Started, Wakeable bool
 	Cordoned          bool
 	Autostart         bool
@@ -43,7 +43,7 @@ func (w *World) Routes(network, app string, port int) ([]Route, bool) {
 			routes = append(routes, Route{
 				Machine: m.ID, InternalPort: s.InternalPort, Cordoned: m.Cordoned,
 				Started:   m.State == state.Started,
-				Wakeable:  slices.Contains([]string{state.Stopped, state.Suspended, state.Starting, state.Restarting}, m.State),
+				Wakeable:  slices.Contains([]string{state.Stopped, state.Suspended, state.Created, state.Starting, state.Restarting, state.Replacing, state.Stopping, state.Suspending}, m.State),
 				Autostart: s.Autostart == nil || *s.Autostart,
 				Failing:   slices.ContainsFunc(m.checks, func(c *check) bool { return c.Status == critical }),
 			})
@@ -80,34 +80,48 @@ func (w *World) StartedMachines(network, app string) ([]string, bool) {
 	return ids, true
 }
 
-// Wake starts a machine as Fly's proxy does and returns when it is started. Like the proxy it is refused while somebody
-// holds the machine's lease.
+// Wake brings a machine up as Fly's proxy does and returns when it is started: a cold one is started, one that is on its
+// way (a boot, a swap) is waited for. Like the proxy it is refused while somebody holds a cold machine's lease.
 func (w *World) Wake(ctx context.Context, app, id string) error {
-	_, err := w.StartMachine(app, id, "")
-	var refusal *Refusal
-	if errors.As(err, &refusal) && refusal.Lease {
-		// A lease that ends soon, as a swap's does, must not fail the caller: a started machine needs no start.
-		if view, viewErr := w.Machine(app, id); viewErr == nil && view.State == state.Started {
+	for asked := false; ; {
+		m, err := w.Machine(app, id)
+		if err != nil {
+			return err
+		}
+		switch m.State {
+		case state.Started:
 			return nil
+		case state.Stopped, state.Suspended:
+			if asked {
+				return precondition("machine %s went to %s instead of started", id, m.State)
+			}
+			asked = true
+			if _, err := w.StartMachine(app, id, ""); err != nil {
+				return err
+			}
+		case state.Failed, state.Destroying, state.Destroyed:
+			return precondition("machine %s is %s", id, m.State)
+		}
+		if err := w.awaitSettled(ctx, app, id); err != nil {
+			return err
 		}
 	}
-	if err != nil {
-		return err
-	}
+}
+
+// awaitSettled waits as long as ctx allows.
+func (w *World) awaitSettled(ctx context.Context, app, id string) error {
 	for {
-		got, err := w.Wait(ctx, app, id, WaitInput{States: []string{state.Started, state.Stopped, state.Failed}})
+		_, err := w.Wait(ctx, app, id, WaitInput{States: []string{Settled}})
+		var refusal *Refusal
 		switch {
+		case err == nil:
+			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case w.ctx.Err() != nil:
 			return errors.New("the platform is closing")
-		case errors.As(err, &refusal) && refusal.Status == http.StatusRequestTimeout:
-			continue
-		case err != nil:
+		case !errors.As(err, &refusal) || refusal.Status != http.StatusRequestTimeout:
 			return err
-		case got.State != state.Started:
-			return precondition("machine %s went to %s instead of started", id, got.State)
 		}
-		return nil
 	}
 }
