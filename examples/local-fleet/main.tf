@@ -21,24 +21,17 @@ resource "flyfleet_app" "images" {
   network = "${var.prefix}-images"
 }
 
-# The digest is known in the plan: it is computed from the files here. The apply pushes it.
+# The digest is known in the plan: it is computed from what is here. The apply pushes the image.
 resource "flyfleet_image" "tenant" {
-  repository = flyfleet_app.images.name
-  base       = "scratch"
+  repository     = flyfleet_app.images.name
+  base           = "scratch"
+  control_server = var.control_server
 
   files = {
-    "/opt/flyfleet/bin/flyfleet-controlserver" = {
-      source = var.control_server
-      mode   = "0755"
-    }
-    "/etc/passwd"     = { content = "root:x:0:0:root:/root:/bin/sh\ntenant:x:10000:10000:tenant:/workspace:/bin/sh\n" }
-    "/etc/group"      = { content = "root:x:0:\ntenant:x:10000:\n" }
     "/etc/image-info" = { content = "version ${var.image_version}\n" }
   }
 
-  entrypoint = ["/opt/flyfleet/bin/flyfleet-controlserver", "serve"]
   labels = {
-    "flyfleet.wire"                    = "1"
     "org.opencontainers.image.version" = var.image_version
   }
 }

@@ -136,13 +136,16 @@ func (w *World) replace(ctx context.Context, m *machine, op *operation) {
 		m.Image = pulled.ref
 		if skip {
 			m.State, m.SkipLaunch, m.Revert = state.Stopped, false, nil
+			return
 		}
+		// From here on a machine that ends by itself is dealt with like any that does: restarted, or stopped.
+		m.State = state.Starting
 	})
 	if !ok || skip || !w.slowBoot(ctx, m) || !w.launch(ctx, m, op, pulled, true) || !pause(ctx, w.settleDelay()/2) {
 		return
 	}
 	w.publish(m, op, func() {
-		if m.inst != nil {
+		if m.inst != nil && m.State == state.Starting {
 			w.becomeStarted(m)
 		}
 	})

@@ -21,8 +21,10 @@ type Command struct {
 	Source string `default:"." type:"existingdir" help:"Checkout with examples/ and terraform/; the demo works in its .demo/."`
 	Keep   bool   `help:"Leave the fleet's state in .demo/ instead of destroying it."`
 
-	// afterApply lets a test change the copied configuration before the second plan.
+	// afterApply lets a test change the copied configuration before the second plan; binaries is where it built the
+	// programs, which otherwise lie beside this one.
 	afterApply func(config string) error
+	binaries   string
 }
 
 var tenants = []string{"ada", "bea", "cleo"}
@@ -32,25 +34,27 @@ const prefix = "demo"
 // show is one run of the demo.
 type show struct {
 	*Command
-	con      *console.Console
-	dir      string // .demo
-	config   string // the copied example
-	binaries string
-	run      *children
-	step     int
+	con    *console.Console
+	dir    string // .demo
+	config string // the copied example
+	run    *children
+	step   int
 }
 
 // Run runs the demo. Whatever happens, no process of it is left.
 func (d *Command) Run(ctx context.Context, c *console.Console) (err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return err
+	if d.binaries == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		d.binaries = filepath.Dir(self)
 	}
 	source, err := filepath.Abs(d.Source)
 	if err != nil {
 		return err
 	}
-	s := &show{Command: d, con: c, dir: filepath.Join(source, ".demo"), binaries: filepath.Dir(self)}
+	s := &show{Command: d, con: c, dir: filepath.Join(source, ".demo")}
 	if err := s.prepare(source); err != nil {
 		return err
 	}

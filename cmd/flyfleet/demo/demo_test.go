@@ -1,0 +1,177 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
+)
+
+const lastLine = "demo: ok tenants=3 changed_lines_per_machine=1 workspace_survived=yes\n"
+
+// checkout is a copy of what the demo reads, and the programs, built from this tree.
+type checkout struct{ source, binaries string }
+
+func newCheckout(t *testing.T) checkout {
+	t.Helper()
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := checkout{source: t.TempDir(), binaries: t.TempDir()}
+	for _, part := range []string{"examples/local-fleet", "terraform/modules/tenant"} {
+		if err := copyConfig(filepath.Join(root, part), filepath.Join(c.source, part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "build", "-o", c.binaries+"/", "./cmd/flyfleet", "./cmd/flyfleet-controlserver", "./cmd/terraform-provider-flyfleet")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the programs: %v\n%s", err, out)
+	}
+	return c
+}
+
+// left lists what is in the checkout that was not there before.
+func (c checkout) left(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(c.source, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(c.source, path)
+		if rel == ".demo" {
+			return filepath.SkipDir
+		}
+		if !d.IsDir() && filepath.Ext(path) != ".tf" {
+			out = append(out, rel)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (c checkout) run(ctx context.Context, change func(*Command)) (string, error) {
+	var out bytes.Buffer
+	d := &Command{Runner: "auto", Source: c.source, binaries: c.binaries}
+	if change != nil {
+		change(d)
+	}
+	err := d.Run(ctx, &console.Console{Out: &out, Err: io.Discard})
+	return out.String(), err
+}
+
+func TestDemoPassesTwiceInARowAndLeavesNothing(t *testing.T) {
+	c := newCheckout(t)
+	watch := watchProcesses(t)
+	for _, round := range []string{"first", "second"} {
+		out, err := c.run(t.Context(), nil)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", round, err, out)
+		}
+		if !strings.HasSuffix(out, "\n"+lastLine) || strings.Count(out, ": 1 changed line") != 3 {
+			t.Errorf("%s run says:\n%s", round, out)
+		}
+		if left := c.left(t); len(left) > 0 {
+			t.Errorf("%s run leaves %v", round, left)
+		}
+		watch.none(t)
+	}
+}
+
+func TestDemoFailsWhenASecondThingChanges(t *testing.T) {
+	c := newCheckout(t)
+	watch := watchProcesses(t)
+	out, err := c.run(t.Context(), func(d *Command) {
+		d.afterApply = func(config string) error {
+			path := filepath.Join(config, "terraform", "modules", "tenant", "main.tf")
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			changed := bytes.Replace(b, []byte(`timeout = "30s"`), []byte(`timeout = "29s"`), 1)
+			if bytes.Equal(b, changed) {
+				return errors.New("the module has no stop timeout to change")
+			}
+			return os.WriteFile(path, changed, 0o644)
+		}
+	})
+	if err == nil || !strings.Contains(err.Error(), "2 lines of") || !strings.Contains(err.Error(), "image, stop_config") {
+		t.Errorf("error %v", err)
+	}
+	if strings.Contains(out, "demo: ok") {
+		t.Errorf("it says ok:\n%s", out)
+	}
+	watch.none(t)
+}
+
+// TestInterruptedDemoStopsEverything interrupts a demo of its own process, as Ctrl-C does, in the middle of several steps.
+func TestInterruptedDemoStopsEverything(t *testing.T) {
+	c := newCheckout(t)
+	watch := watchProcesses(t)
+	for _, step := range []string{"1.", "2.", "3."} {
+		cmd := exec.Command(filepath.Join(c.binaries, "flyfleet"), "demo", "--source", c.source)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var errOut bytes.Buffer
+		cmd.Stderr = &errOut
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		seen := await(out, step)
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		rest, _ := io.ReadAll(out)
+		if err := cmd.Wait(); err == nil || !seen {
+			t.Errorf("step %s seen: %v; ended with %v\n%s%s", step, seen, err, rest, errOut.String())
+		}
+		if !strings.Contains(errOut.String(), "demo: interrupted") {
+			t.Errorf("step %s: stderr %q", step, errOut.String())
+		}
+		if left := c.left(t); len(left) > 0 {
+			t.Errorf("step %s leaves %v", step, left)
+		}
+		watch.none(t)
+	}
+	if out, err := c.run(t.Context(), nil); err != nil {
+		t.Errorf("the next run: %v\n%s", err, out)
+	}
+	watch.none(t)
+}
+
+// await reads until a line starts with prefix.
+func await(r io.Reader, prefix string) bool {
+	var line []byte
+	one := make([]byte, 1)
+	for {
+		if _, err := r.Read(one); err != nil {
+			return false
+		}
+		if one[0] != '\n' {
+			line = append(line, one[0])
+			continue
+		}
+		if bytes.HasPrefix(line, []byte(prefix)) {
+			return true
+		}
+		line = line[:0]
+	}
+}
+
+// settleLimit bounds how long a child that was told to end may still be there.
+const settleLimit = 20 * time.Second
