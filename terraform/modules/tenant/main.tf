@@ -55,7 +55,7 @@ resource "flyfleet_machine" "main" {
     control = {
       type         = "http"
       port         = local.control_port
-      method       = "get"
+      method       = "GET"
       path         = "/healthz"
       interval     = "5s"
       timeout      = "2s"
