@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/keeper"
 )
@@ -35,14 +37,17 @@ type Accounts struct {
 }
 
 // Detect looks at the process: real root, or root of a user namespace in which the tenant's ids are
-// mapped, runs execs as the tenant. workspace becomes the tenant's home, and that of the own user.
+// mapped, runs execs as the tenant, unless the tenant could not enter the workspace: below a directory closed to
+// others (a machine without a root of its own, run by root) every exec would fail. workspace becomes the tenant's home,
+// and that of the own user.
 func Detect(workspace string) (*Accounts, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return nil, fmt.Errorf("find out who may be switched to: %w", err)
 	}
 	a := &Accounts{own: Account{Name: ownName(), Home: workspace}}
-	if canSwitch(string(status)) && mapped("/proc/self/uid_map", TenantUID) && mapped("/proc/self/gid_map", TenantGID) && setgroupsAllowed() {
+	if canSwitch(string(status)) && mapped("/proc/self/uid_map", TenantUID) && mapped("/proc/self/gid_map", TenantGID) && setgroupsAllowed() &&
+		enterable(workspace, TenantUID, TenantGID) {
 		a.tenant = &Account{Name: TenantName, Home: workspace, Switch: &keeper.User{UID: TenantUID, GID: TenantGID}}
 	}
 	return a, nil
@@ -57,6 +62,31 @@ func (a *Accounts) Default() Account {
 		return *a.tenant
 	}
 	return a.own
+}
+
+// enterable says whether a user may enter a directory, by the modes of it and of all above it. One that is not there yet
+// is judged by those that are; access lists are not looked at.
+func enterable(dir string, uid, gid uint32) bool {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		var st syscall.Stat_t
+		if err := syscall.Stat(dir, &st); err == nil {
+			may := st.Mode & 0o001
+			if st.Uid == uid {
+				may = st.Mode & 0o100
+			} else if st.Gid == gid {
+				may = st.Mode & 0o010
+			}
+			if may == 0 {
+				return false
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
 }
 
 // Find gives the account of a name: the exec user, the server's own user, or another of /etc/passwd
