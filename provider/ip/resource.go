@@ -117,6 +117,9 @@ func (r *ipResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequ
 	}
 	var m model
 	if !req.State.Raw.IsNull() {
+		if req.Plan.Raw.IsNull() {
+			return // its successor may be planned already: that is no second resource
+		}
 		resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
 		if k, ok := key(m); ok && !resp.Diagnostics.HasError() {
 			if err := r.account.Claims.Exists(k); err != nil {
@@ -266,7 +269,12 @@ func (r *ipResource) Delete(ctx context.Context, req resource.DeleteRequest, res
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if err := r.account.Fly.ReleaseAddress(ctx, state.App.ValueString(), state.Address.ValueString()); err != nil {
+	app, address := state.App.ValueString(), state.Address.ValueString()
+	if !r.account.Claims.Take(app + " " + address) {
+		resp.Diagnostics.AddWarning("Address kept", fmt.Sprintf("App %s can have one private_v6 address on a network, so its successor (create_before_destroy) is the same address, %s. It was not released.", app, address))
+		return
+	}
+	if err := r.account.Fly.ReleaseAddress(ctx, app, address); err != nil {
 		resp.Diagnostics.AddError("Address not released", err.Error()+".")
 	}
 }
