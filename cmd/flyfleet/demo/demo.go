@@ -42,7 +42,19 @@ type show struct {
 }
 
 // Run runs the demo. Whatever happens, no process of it is left.
-func (d *Command) Run(ctx context.Context, c *console.Console) (err error) {
+func (d *Command) Run(ctx context.Context, c *console.Console) error {
+	err := d.perform(ctx, c)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("demo: interrupted; its machines are stopped (%w)", err)
+	case err != nil:
+		return fmt.Errorf("demo: %w", err)
+	}
+	_, err = fmt.Fprintf(c.Out, "demo: ok tenants=%d changed_lines_per_machine=1 workspace_survived=yes\n", len(tenants))
+	return err
+}
+
+func (d *Command) perform(ctx context.Context, c *console.Console) error {
 	if d.binaries == "" {
 		self, err := os.Executable()
 		if err != nil {
@@ -62,22 +74,8 @@ func (d *Command) Run(ctx context.Context, c *console.Console) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		// The platform's own Close has limits; the context may be over already.
-		if cerr := platform.Close(context.WithoutCancel(ctx)); cerr != nil {
-			err = errors.Join(err, cerr)
-		}
-		if err == nil {
-			_, err = fmt.Fprintf(c.Out, "demo: ok tenants=%d changed_lines_per_machine=1 workspace_survived=yes\n", len(tenants))
-		}
-	}()
-	if err := s.play(ctx); err != nil {
-		if ctx.Err() != nil {
-			return errors.New("demo: interrupted; its machines are stopped")
-		}
-		return fmt.Errorf("demo: %w", err)
-	}
-	return nil
+	// The platform's own Close has limits; the context may be over already.
+	return errors.Join(s.play(ctx), platform.Close(context.WithoutCancel(ctx)))
 }
 
 // say tells the audience what comes next.
@@ -94,20 +92,20 @@ func (s *show) tell(format string, args ...any) {
 func (s *show) prepare(source string) error {
 	for _, program := range []string{"flyfleet-controlserver", "terraform-provider-flyfleet"} {
 		if _, err := os.Stat(filepath.Join(s.binaries, program)); err != nil {
-			return fmt.Errorf("demo: %w; run make build", err)
+			return fmt.Errorf("%w; run make build", err)
 		}
 	}
 	for _, part := range []string{"config", "logs"} {
 		if err := os.RemoveAll(filepath.Join(s.dir, part)); err != nil {
-			return fmt.Errorf("demo: cleaning up after an earlier run: %w", err)
+			return fmt.Errorf("cleaning up after an earlier run: %w", err)
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(s.dir, "logs"), 0o755); err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
 	for _, part := range []string{"examples/local-fleet", "terraform/modules/tenant"} {
 		if err := copyConfig(filepath.Join(source, part), filepath.Join(s.dir, "config", part)); err != nil {
-			return fmt.Errorf("demo: run it in a checkout, or name one with --source: %w", err)
+			return fmt.Errorf("run it in a checkout, or name one with --source: %w", err)
 		}
 	}
 	s.config = filepath.Join(s.dir, "config", "examples", "local-fleet")
@@ -151,7 +149,7 @@ func (s *show) platform(ctx context.Context) (*local.Platform, error) {
 	})
 	if err != nil {
 		log.Close()
-		return nil, fmt.Errorf("demo: %w", err)
+		return nil, err
 	}
 	s.say("A Fly platform on this computer: %s", p.Endpoint().Describe())
 	variables, err := local.Environment(dir, s.binaries, p.Endpoint())
@@ -166,7 +164,7 @@ func (s *show) platform(ctx context.Context) (*local.Platform, error) {
 		err = forget(ctx, variables)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("demo: %w", err), p.Close(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, p.Close(context.WithoutCancel(ctx)))
 	}
 	return p, nil
 }

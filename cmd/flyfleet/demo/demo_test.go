@@ -4,20 +4,48 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/machineinit"
 )
 
 const lastLine = "demo: ok tenants=3 changed_lines_per_machine=1 workspace_survived=yes\n"
 
-// checkout is a copy of what the demo reads, and the programs, built from this tree.
+// programs is where the tests' programs are built, once.
+var programs string
+
+func TestMain(m *testing.M) {
+	machineinit.RunIfInit()
+	os.Exit(func() int {
+		var err error
+		if programs, err = os.MkdirTemp("", "flyfleet-demo"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(programs) //nolint:errcheck // nothing can be done about it
+		return m.Run()
+	}())
+}
+
+var build = sync.OnceValue(func() error {
+	cmd := exec.Command("go", "build", "-o", programs+"/", "./cmd/flyfleet", "./cmd/flyfleet-controlserver", "./cmd/terraform-provider-flyfleet")
+	cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the programs: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// checkout is a copy of what the demo reads.
 type checkout struct{ source, binaries string }
 
 func newCheckout(t *testing.T) checkout {
@@ -26,16 +54,14 @@ func newCheckout(t *testing.T) checkout {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := checkout{source: t.TempDir(), binaries: t.TempDir()}
+	c := checkout{source: t.TempDir(), binaries: programs}
 	for _, part := range []string{"examples/local-fleet", "terraform/modules/tenant"} {
 		if err := copyConfig(filepath.Join(root, part), filepath.Join(c.source, part)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	build := exec.Command("go", "build", "-o", c.binaries+"/", "./cmd/flyfleet", "./cmd/flyfleet-controlserver", "./cmd/terraform-provider-flyfleet")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the programs: %v\n%s", err, out)
+	if err := build(); err != nil {
+		t.Fatal(err)
 	}
 	return c
 }

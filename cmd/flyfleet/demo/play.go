@@ -2,12 +2,15 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/local"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/machines"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/settings"
+	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
 )
 
 // play is the demo from the first init to the last destroy.
@@ -21,7 +24,7 @@ func (s *show) play(ctx context.Context) error {
 	}
 	s.say("A command on each machine writes a file into its workspace")
 	for _, t := range tenants {
-		if _, err := s.exec(ctx, t, `printf %s "kept by $0" > note && uname -n > host`, t); err != nil {
+		if _, err := s.exec(ctx, t, `printf %s "kept by $0" > note`, t); err != nil {
 			return err
 		}
 	}
@@ -30,10 +33,14 @@ func (s *show) play(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.swap(ctx); err != nil {
+	digest, err := s.swap(ctx)
+	if err != nil {
 		return err
 	}
 	s.say("The files are still there, on machines that run the new image")
+	if err := s.running(ctx, digest); err != nil {
+		return err
+	}
 	for _, t := range tenants {
 		if err := s.kept(ctx, t); err != nil {
 			return err
@@ -47,29 +54,50 @@ func (s *show) play(ctx context.Context) error {
 	return s.terraform(ctx, "destroy", "-auto-approve")
 }
 
-// swap plans another image, counts what would change, and applies exactly that plan.
-func (s *show) swap(ctx context.Context) error {
+// swap plans another image, counts what would change, applies exactly that plan, and returns the new image's digest.
+func (s *show) swap(ctx context.Context) (string, error) {
 	s.say("Another image: terraform plan")
 	if err := s.terraform(ctx, "plan", "-var", "image_version=2", "-out", "image.tfplan"); err != nil {
-		return err
+		return "", err
 	}
 	doc, err := s.run.run(ctx, s.config, "terraform", "show", "-json", "image.tfplan")
 	if err != nil {
-		return err
+		return "", err
 	}
 	found, err := machineChanges(doc)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := onlyTheImage(found, len(tenants)); err != nil {
-		return err
+		return "", err
 	}
 	for _, c := range found {
 		s.tell("%s: 1 changed line", c.Address)
 		s.tell("  ~ image = %s -> %s", short(c.From), short(c.To))
 	}
 	s.say("terraform apply")
-	return s.terraform(ctx, "apply", "image.tfplan")
+	return flyapi.DigestOf(found[0].To), s.terraform(ctx, "apply", "image.tfplan")
+}
+
+// running checks that every machine runs the image, and is as it was otherwise.
+func (s *show) running(ctx context.Context, digest string) error {
+	out, err := s.run.run(ctx, s.dir, filepath.Join(s.binaries, "flyfleet"), "--json", "machines", "--fleet", prefix)
+	if err != nil {
+		return err
+	}
+	var all []machines.Machine
+	if err := json.Unmarshal(out, &all); err != nil {
+		return fmt.Errorf("flyfleet machines: %w", err)
+	}
+	if len(all) != len(tenants) {
+		return fmt.Errorf("the fleet has %d machines, want %d", len(all), len(tenants))
+	}
+	for _, m := range all {
+		if m.Digest != digest || m.State != flyapi.StateStarted || m.Checks != "1/1 passing" {
+			return fmt.Errorf("machine %s of %s is %s with checks %s and image %s, want it started, healthy, with %s", m.ID, m.App, m.State, m.Checks, m.Digest, digest)
+		}
+	}
+	return nil
 }
 
 // kept reads what the tenant's machine wrote before the swap, and the image it runs now.
