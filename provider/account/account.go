@@ -3,6 +3,7 @@
 package account
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -17,6 +18,8 @@ import (
 
 // Account is made once per provider process and shared by its resources; it is safe for concurrent use.
 type Account struct {
+	// ID tells this configured provider from others: Terraform configures one for each of its walks.
+	ID string
 	// Fly is the client, nil while the provider's own configuration is not known (see Ready).
 	Fly *flyapi.Client
 	// Inventory is what the organization holds.
@@ -44,7 +47,7 @@ type Defaults struct {
 // New makes the account of a client. It makes no call.
 func New(client *flyapi.Client, defaults Defaults) *Account {
 	return &Account{
-		Fly: client, Inventory: inventory.New(client), Claims: claims.New(),
+		ID: rand.Text(), Fly: client, Inventory: inventory.New(client), Claims: claims.New(),
 		Swap: swap.New(client, swap.Options{Poll: time.Second}), Defaults: defaults,
 	}
 }
@@ -53,7 +56,7 @@ func New(client *flyapi.Client, defaults Defaults) *Account {
 // resources work with it; what needs Fly says why it cannot.
 func Unknown(attribute string, defaults Defaults) *Account {
 	return &Account{
-		Claims: claims.New(), Defaults: defaults,
+		ID: rand.Text(), Claims: claims.New(), Defaults: defaults,
 		missing: fmt.Errorf("the provider's %s is not known yet, because it depends on a resource that does not exist; "+
 			"create that one first with `terraform apply -target=…`, or set it from the environment", attribute),
 	}

@@ -90,6 +90,9 @@ func (r *imageResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 		resp.Diagnostics.AddError("The image cannot be built", err.Error()+".")
 		return
 	}
+	if why := r.changedSince(ctx, plan, req.Private); why != "" {
+		resp.Diagnostics.AddWarning("A file of the image changed after the refresh", fmt.Sprintf("%s. The image is now %s. Where this is an apply, the file changed after the plan, and Terraform reports an inconsistent final plan: nothing was pushed, plan again.", why, b.Digest))
+	}
 	ref := types.StringUnknown()
 	if registry != "" && !repository.IsUnknown() {
 		ref = types.StringValue(refOf(registry, repository.ValueString(), b.Digest))
@@ -293,6 +296,7 @@ func (r *imageResource) Read(ctx context.Context, req resource.ReadRequest, resp
 		state.Digest, state.Ref = types.StringNull(), types.StringNull()
 		resp.Diagnostics.Append(resp.State.Set(ctx, state)...)
 	}
+	resp.Diagnostics.Append(r.noteRefresh(ctx, resp.Private)...)
 }
 
 // Delete implements resource.Resource. The image stays in the registry: machines may run it, and pull it when they start.

@@ -1,0 +1,7 @@
+data "flyfleet_machine" "main" {
+  app = "acme-tenant-ada"
+}
+
+output "state" {
+  value = data.flyfleet_machine.main.state
+}

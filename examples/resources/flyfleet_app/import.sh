@@ -1,0 +1,1 @@
+terraform import flyfleet_app.tenant acme-tenant-ada

@@ -1,0 +1,3 @@
+resource "flyfleet_app" "tenant" {
+  name = "acme-tenant-ada"
+}
