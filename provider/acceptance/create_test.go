@@ -171,10 +171,10 @@ func TestForeignMachineOfTheSameNameIsNotTouched(t *testing.T) {
 	w.setImage(image)
 	w.apply("-target=flyfleet_app.tenant")
 	body := p.must(t, http.MethodPost, "/v1/apps/acc-0/machines", map[string]any{
-		"name": "main", "region": "fra", "config": map[string]any{"image": image, "env": map[string]string{"OWNER": "somebody else"}},
+		"name": "main", "region": "fra", "skip_launch": true, "config": map[string]any{"image": image, "env": map[string]string{"OWNER": "somebody else"}},
 	})
 	id := field(t, body, "id")
-	p.waitState(t, "acc-0", id, "started")
+	p.waitState(t, "acc-0", id, "stopped")
 	before := p.machine(t, "acc-0")
 	p.recorder.reset()
 	result := w.run("apply", "-auto-approve", "-input=false", "-no-color")
