@@ -28,7 +28,7 @@ type Command struct {
 	Machine string            `help:"Id of the machine, for an app with several."`
 	Cwd     string            `help:"Directory to run in. Default: the workspace."`
 	Env     map[string]string `help:"Environment variable NAME=value for the command; may be repeated." mapsep:"none" placeholder:"NAME=VALUE"`
-	Timeout time.Duration     `help:"End the command after this much running time."`
+	Timeout time.Duration     `help:"Send TERM to the command after this much time."`
 	Wait    time.Duration     `default:"60s" help:"How long to wait while the machine is swapped, stopping or full."`
 }
 
@@ -89,6 +89,11 @@ func (e *Command) run(ctx context.Context, s *settings.Settings, sink client.Sin
 		return machine, client.Result{}, err
 	}
 	defer wc.Close()
+	if e.Timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, e.Timeout, fmt.Errorf("the time given by --timeout (%s) is over", e.Timeout))
+		defer stop()
+	}
 	result, err := wc.Run(ctx, client.Command{
 		Spec:   e.spec(),
 		Follow: client.Follow{Wait: e.Wait, TermOnCancel: true},
@@ -100,7 +105,7 @@ func (e *Command) run(ctx context.Context, s *settings.Settings, sink client.Sin
 }
 
 func (e *Command) spec() *wirev1.ExecSpec {
-	spec := &wirev1.ExecSpec{Cwd: []byte(e.Cwd), WallTimeoutMs: e.Timeout.Milliseconds()}
+	spec := &wirev1.ExecSpec{Cwd: []byte(e.Cwd)}
 	for _, a := range e.Argv {
 		spec.Argv = append(spec.Argv, []byte(a))
 	}
