@@ -182,7 +182,11 @@ func startOtherFlylocal(t *testing.T, clone string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill() })
+	t.Cleanup(func() {
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Error(err)
+		}
+	})
 	if lines := bufio.NewScanner(pipe); !lines.Scan() {
 		t.Fatal("the other flylocal said nothing")
 	}

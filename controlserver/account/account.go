@@ -67,8 +67,8 @@ func (a *Accounts) Default() Account {
 // enterable says whether a user may enter a directory, by the modes of it and of all above it. One that is not there yet
 // is judged by those that are; access lists are not looked at.
 func enterable(dir string, uid, gid uint32) bool {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
 	}
 	for ; ; dir = filepath.Dir(dir) {
 		var st syscall.Stat_t

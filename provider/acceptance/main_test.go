@@ -3,6 +3,7 @@
 package acceptance
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -14,7 +15,9 @@ import (
 func TestMain(m *testing.M) {
 	machineinit.RunIfInit()
 	code := m.Run()
-	removePrograms()
+	if err := removePrograms(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	os.Exit(code)
 }
 

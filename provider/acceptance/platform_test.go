@@ -216,8 +216,11 @@ func tail(s string, n int) string {
 	return s
 }
 
-func removePrograms() {
-	if dir, _ := programs(); dir != "" {
-		os.RemoveAll(filepath.Clean(dir))
+// removePrograms removes what programs built, or left when it failed.
+func removePrograms() error {
+	dir, _ := programs()
+	if dir == "" {
+		return nil
 	}
+	return os.RemoveAll(filepath.Clean(dir))
 }

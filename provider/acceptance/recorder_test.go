@@ -63,7 +63,7 @@ func startRecorder(t testing.TB, target string) *recorder {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
-			server.Close()
+			t.Logf("recorder: %v; its connections are cut: %v", err, server.Close())
 		}
 		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 			t.Errorf("recorder ended: %v", err)

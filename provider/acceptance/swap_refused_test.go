@@ -83,7 +83,7 @@ func TestRunningCommandDelaysTheSwap(t *testing.T) {
 			early <- r.URL.Path
 		}
 	})
-	go func() { running.wait(); close(exited) }()
+	go func() { <-running.done; close(exited) }()
 	w.apply()
 	p.recorder.onRequest(nil)
 	select {

@@ -90,7 +90,7 @@ func wantOnlyImage(t testing.TB, p planned, n int) {
 		if got := c.attributes(); c.Type != "flyfleet_machine" || strings.Join(c.Change.Actions, ",") != "update" || len(got) != 1 || got[0] != "image" {
 			t.Errorf("%s: %v of %v, want an update of [image]", c.Address, c.Change.Actions, got)
 		}
-		if anyTrue(map[string]any(c.Change.AfterUnknown)) {
+		if anyTrue(c.Change.AfterUnknown) {
 			t.Errorf("%s: something is known only after apply: %v", c.Address, c.Change.AfterUnknown)
 		}
 	}

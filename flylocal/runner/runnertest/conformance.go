@@ -40,13 +40,13 @@ type Lab struct {
 
 // NewLab makes a runner in a directory that only its owner may enter, with host tools lent. At the test's end it
 // closes the runner and asserts that no process of it is left.
-func NewLab(t testing.TB, make Maker) *Lab {
+func NewLab(t testing.TB, maker Maker) *Lab {
 	t.Helper()
 	l := &Lab{Dir: t.TempDir(), t: t}
 	if err := os.Chmod(l.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	r, err := make(t.Context(), runner.Config{
+	r, err := maker(t.Context(), runner.Config{
 		StateDir: l.Dir, CacheDir: filepath.Join(l.Dir, "cache"), HostTools: true, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -184,7 +184,7 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 }
 
 // Conformance is what every runner with processes keeps.
-func Conformance(t *testing.T, make Maker) {
+func Conformance(t *testing.T, maker Maker) {
 	for _, c := range []struct {
 		invariant string
 		check     func(*testing.T, *Lab)
@@ -206,7 +206,7 @@ func Conformance(t *testing.T, make Maker) {
 		{"FilesAreThereBeforeTheEntrypoint", files},
 		{"StopLeavesNoBackgroundProcess", background},
 	} {
-		t.Run(c.invariant, func(t *testing.T) { c.check(t, NewLab(t, make)) })
+		t.Run(c.invariant, func(t *testing.T) { c.check(t, NewLab(t, maker)) })
 	}
 }
 
