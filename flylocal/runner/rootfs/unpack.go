@@ -23,7 +23,8 @@ type unpacker struct {
 	root    *os.Root
 	options Options
 	report  Report
-	// written are the paths that the current layer has made: whiteouts in it hide only what lies below.
+	// written are the paths that the current layer has made, and their directories: whiteouts in it hide only what
+	// lies below.
 	written map[string]bool
 	// dirs get their final modes and times at the end: a read-only directory must take its children first.
 	dirs map[string]dirMeta
@@ -62,6 +63,9 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	if err != nil {
 		return err
 	}
+	if name == "." && h.Typeflag != tar.TypeDir {
+		return errors.New("the image's root is not a directory")
+	}
 	if name == "." {
 		return u.metadata(".", h)
 	}
@@ -81,7 +85,9 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	if err != nil || !made {
 		return err
 	}
-	u.written[name] = true
+	for at := name; at != "."; at = path.Dir(at) {
+		u.written[at] = true
+	}
 	return u.metadata(name, h)
 }
 
@@ -129,7 +135,6 @@ func (u *unpacker) parent(name string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("make its directory: %w", err)
 		}
-		u.written[at] = true
 	}
 	return dir, nil
 }
