@@ -60,7 +60,7 @@ func (r *Runner) boot(ctx context.Context, spec runner.Spec, image string) (*ins
 		c.destroy()
 		return nil, err
 	}
-	if reply.Copied {
+	if reply.Copied && !r.options.CopyRoots {
 		r.cfg.Log.Warn("no overlay in user namespaces here: the image was copied", "machine", spec.MachineID)
 	}
 	inst, err := c.startEntrypoint(ctx, r, spec)
@@ -80,7 +80,7 @@ func (r *Runner) bootRequest(f *files, spec runner.Spec, image string) (stage.Bo
 	if err := r.own(writable); err != nil {
 		return stage.Boot{}, err
 	}
-	b := stage.Boot{HostTools: r.cfg.HostTools, Owners: r.mapping.owners(), Hostname: spec.MachineID}
+	b := stage.Boot{HostTools: r.cfg.HostTools, CopyRoot: r.options.CopyRoots, Owners: r.mapping.owners(), Hostname: spec.MachineID}
 	var err error
 	for _, s := range []struct {
 		to   *stage.Source

@@ -26,6 +26,8 @@ import (
 type Options struct {
 	// Level asks for one level; "" takes the best that works.
 	Level Level
+	// CopyRoots gives machines a copy of their image as root, as on kernels whose user namespaces have no overlay.
+	CopyRoots bool
 	// Egress is what machines may reach outside: nothing, unless named here.
 	Egress []Egress
 }

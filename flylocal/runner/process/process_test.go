@@ -15,3 +15,5 @@ func TestMain(m *testing.M) {
 }
 
 func TestConformance(t *testing.T) { runnertest.Conformance(t, New) }
+
+func TestPlatformDeathTakesMachinesAlong(t *testing.T) { runnertest.Death(t, New) }

@@ -113,7 +113,8 @@ func TestLayersApplyInOrderWithTheirWhiteouts(t *testing.T) {
 		{"a directory takes a file's place", []entries{{file("x", "1")}, {file("x/y", "2")}}, map[string]string{"x": "dir", "x/y": "2"}},
 		{
 			"a directory entry keeps what lies below",
-			[]entries{{file("x/y", "1")}, {runnertest.Dir("x", 0o700)}}, map[string]string{"x": "dir", "x/y": "1"},
+			[]entries{{file("x/y", "1")}, {runnertest.Dir("x", 0o700)}},
+			map[string]string{"x": "dir", "x/y": "1"},
 		},
 		{
 			"an absolute link means the image's root",
@@ -124,7 +125,8 @@ func TestLayersApplyInOrderWithTheirWhiteouts(t *testing.T) {
 		{"a hard link to a lower layer", []entries{{file("a", "1")}, {hardLink("b", "/a")}}, map[string]string{"a": "1", "b": "1"}},
 		{
 			"a later file does not write through a hard link",
-			[]entries{{file("a", "1"), hardLink("b", "a")}, {file("b", "2")}}, map[string]string{"a": "1", "b": "2"},
+			[]entries{{file("a", "1"), hardLink("b", "a")}, {file("b", "2")}},
+			map[string]string{"a": "1", "b": "2"},
 		},
 		{"a later file does not write through a link", []entries{{file("a", "1"), runnertest.Link("b", "a")}, {file("b", "2")}}, map[string]string{"a": "1", "b": "2"}},
 		{"dots and slashes in names", []entries{{file("./a/../b", "0")}}, nil},

@@ -22,6 +22,7 @@ const AppArg = "as-machine-app"
 //	serve ADDRESS       answers each line sent to it with the line, in capitals; ends with code 7 on SIGTERM
 //	stubborn ADDRESS    the same, but ignores SIGTERM and SIGINT
 //	exit CODE           ends
+//	connect ADDRESS     ends with code 0 when somebody accepts and echoes there, 1 otherwise
 //	env                 prints its environment as JSON on one line, then serves nothing
 func App() {
 	if len(os.Args) < 3 || os.Args[1] != AppArg {
@@ -40,6 +41,18 @@ func app(verb string, args []string) int {
 			return 99
 		}
 		return code
+	case "connect":
+		c, err := net.DialTimeout("tcp", args[0], 5*time.Second) //nolint:noctx // bounded by itself
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer c.Close()
+		if answer, err := Say(c, "hello"); err != nil || answer != "HELLO" {
+			fmt.Fprintln(os.Stderr, answer, err)
+			return 1
+		}
+		return 0
 	case "env":
 		if err := json.NewEncoder(os.Stdout).Encode(os.Environ()); err != nil {
 			return 99
@@ -67,7 +80,7 @@ func serve(stubborn bool, address string) int {
 		return 98
 	}
 	fmt.Fprintln(os.Stdout, "listening")
-	go acceptAll(ln)
+	go Echo(ln)
 	for range signals {
 		if !stubborn {
 			return 7
@@ -76,7 +89,8 @@ func serve(stubborn bool, address string) int {
 	return 0
 }
 
-func acceptAll(ln net.Listener) {
+// Echo answers each line on each connection with the line in capitals, until ln is closed.
+func Echo(ln net.Listener) {
 	for {
 		c, err := ln.Accept()
 		if err != nil {

@@ -86,8 +86,11 @@ func (s *stage) root(b Boot) (dir string, copied bool, err error) {
 	if err := errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(upper, 0o755), os.Mkdir(work, 0o700)); err != nil {
 		return "", false, err
 	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,userxattr", image, upper, work)
-	overlayErr := unix.Mount("overlay", dir, "overlay", 0, options)
+	overlayErr := errors.New("not wanted")
+	if !b.CopyRoot {
+		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,userxattr", image, upper, work)
+		overlayErr = unix.Mount("overlay", dir, "overlay", 0, options)
+	}
 	if overlayErr == nil {
 		return dir, false, nil
 	}

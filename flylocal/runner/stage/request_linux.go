@@ -76,6 +76,8 @@ type Boot struct {
 	Mounts []Mount
 	// HostTools lends the host's /usr when the image has no shell.
 	HostTools bool
+	// CopyRoot makes the writable root a copy even where there is an overlay.
+	CopyRoot bool
 	// Owners says that the namespace has ids for owners other than root.
 	Owners bool
 	// Hostname is the machine's name for itself.
