@@ -173,7 +173,7 @@ func TestDemoSeesASecondChange(t *testing.T) {
 
 func startOtherFlylocal(t *testing.T, clone string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(clone, "bin", "flyfleet"), "local", "up", "--runner=none", "--dir", t.TempDir())
+	cmd := exec.Command(filepath.Join(clone, "bin", "flyfleet"), "local", "up", "--runner=none", "--addr=127.0.0.1:0", "--dir", t.TempDir())
 	cmd.Dir = os.TempDir()
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {

@@ -21,10 +21,8 @@ type Command struct {
 	Source string `default:"." type:"existingdir" help:"Checkout with examples/ and terraform/; the demo works in its .demo/."`
 	Keep   bool   `help:"Leave the fleet's state in .demo/ instead of destroying it."`
 
-	// afterApply lets a test change the copied configuration before the second plan; binaries is where it built the
-	// programs, which otherwise lie beside this one.
-	afterApply func(config string) error
-	binaries   string
+	// binaries is where a test built the programs, which otherwise lie beside this one.
+	binaries string
 }
 
 var tenants = []string{"ada", "bea", "cleo"}

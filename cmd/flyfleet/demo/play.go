@@ -28,11 +28,6 @@ func (s *show) play(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.afterApply != nil {
-		if err := s.afterApply(filepath.Join(s.dir, "config")); err != nil {
-			return err
-		}
-	}
 	digest, err := s.swap(ctx)
 	if err != nil {
 		return err
