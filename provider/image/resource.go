@@ -161,6 +161,9 @@ func unknownInputs(plan tfsdk.Plan) ([]string, diag.Diagnostics) {
 
 // innermost names the unknown parts of a value.
 func innermost(name string, v tftypes.Value) []string {
+	if v.IsFullyKnown() {
+		return nil
+	}
 	if !v.IsKnown() {
 		return []string{name}
 	}

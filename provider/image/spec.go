@@ -20,16 +20,24 @@ func specOf(m model, registry, baseToken string) (ociimage.Spec, error) {
 	if strings.HasPrefix(m.Base, registry+"/") {
 		spec.BaseToken = baseToken
 	}
+	// A declared file or link takes the place of what the tenant's layout has there; two declared ones are left for Check to
+	// refuse.
+	declared := func(path string) bool {
+		_, isFile := m.Files[path]
+		_, isLink := m.Links[path]
+		return isFile || isLink
+	}
+	spec.Files = slices.DeleteFunc(slices.Clone(spec.Files), func(f ociimage.File) bool { return declared(f.Path) })
+	spec.Links = slices.DeleteFunc(slices.Clone(spec.Links), func(l ociimage.Link) bool { return declared(l.Path) })
 	for _, path := range slices.Sorted(maps.Keys(m.Files)) {
 		f, err := fileOf(path, m.Files[path])
 		if err != nil {
 			return spec, err
 		}
-		spec.Files = append(without(spec.Files, path, func(f ociimage.File) string { return f.Path }), f)
-		spec.Links = without(spec.Links, path, func(l ociimage.Link) string { return l.Path })
+		spec.Files = append(spec.Files, f)
 	}
 	for _, path := range slices.Sorted(maps.Keys(m.Links)) {
-		spec.Links = append(without(spec.Links, path, func(l ociimage.Link) string { return l.Path }), ociimage.Link{Path: path, Target: m.Links[path]})
+		spec.Links = append(spec.Links, ociimage.Link{Path: path, Target: m.Links[path]})
 	}
 	if m.Entrypoint != nil {
 		spec.Entrypoint = m.Entrypoint
@@ -49,11 +57,6 @@ func specOf(m model, registry, baseToken string) (ociimage.Spec, error) {
 		spec.LayerFormat = *m.LayerFormat
 	}
 	return spec, spec.Check()
-}
-
-// without drops what has the path: a declared file or link replaces that of the tenant's layout.
-func without[T any](list []T, path string, of func(T) string) []T {
-	return slices.DeleteFunc(slices.Clone(list), func(v T) bool { return of(v) == path })
 }
 
 func merged(base, more map[string]string) map[string]string {

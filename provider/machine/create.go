@@ -134,6 +134,9 @@ func (r *machineResource) seeThrough(ctx context.Context, plan model, open openS
 			return nil, outcome{why: "reading it back failed: " + err.Error()}
 		}
 		o := judge(m, open)
+		if o.finished() && o.note == "" && len(m.Checks) < len(plan.Checks) {
+			o.note = fmt.Sprintf("%d of its %d checks have reported", len(m.Checks), len(plan.Checks))
+		}
 		if !o.finished() && m.Settled() {
 			return m, o
 		}

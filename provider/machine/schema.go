@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"maps"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
@@ -23,7 +24,7 @@ import (
 
 func resourceSchema(ctx context.Context) schema.Schema {
 	replace := []planmodifier.String{stringplanmodifier.RequiresReplace()}
-	return schema.Schema{
+	s := schema.Schema{
 		MarkdownDescription: "A Fly Machine. A change of `image` alone is a swap: it sets the image in the machine's configuration as it is at that moment " +
 			"and nothing else, so that everything set outside Terraform stays. Other changes are merged path by path: only what is declared here is " +
 			"managed, sent, shown or removed. What changes by itself (state, instance id, addresses) is in the data source of the same name.",
@@ -70,29 +71,37 @@ func resourceSchema(ctx context.Context) schema.Schema {
 			"services":    servicesAttribute(),
 			"checks":      checksAttribute(),
 			"stop_config": stopConfigAttribute(),
-			"busy": schema.StringAttribute{
-				Optional:            true,
-				MarkdownDescription: "What an update does while commands run on the machine: `wait` for them, up to `drain_timeout`, then fail without writing; or `interrupt` them. Default: the provider's `busy`.",
-				Validators:          []validator.String{stringvalidator.OneOf("wait", "interrupt")},
-			},
-			"drain_timeout": schema.StringAttribute{
-				Optional:            true,
-				MarkdownDescription: "How long `busy = \"wait\"` waits, such as `10m`. Default: the provider's `drain_timeout`.",
-				Validators:          []validator.String{durationValidator{}},
-			},
-			"conflict": schema.StringAttribute{
-				Optional: true,
-				MarkdownDescription: "What an update does when a value it is about to change was changed on the machine after Terraform read it: `fail` (default) without writing, " +
-					"or `overwrite`.",
-				Validators: []validator.String{stringvalidator.OneOf("fail", "overwrite")},
-			},
-			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
-				Create: true, Update: true, Delete: true,
-				CreateDescription: "How long a create waits for the machine to run and its checks to pass; default `5m`. After it the machine stays and a warning names it.",
-				UpdateDescription: "How long an update waits, `drain_timeout` not counted; default `5m`.",
-				DeleteDescription: "How long a delete waits for the machine to be gone; default `2m`.",
-			}),
 		},
+	}
+	maps.Copy(s.Attributes, behaviour(ctx))
+	return s
+}
+
+// behaviour are the attributes that say how Terraform goes about a machine. Fly never sees them.
+func behaviour(ctx context.Context) map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"busy": schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: "What an update does while commands run on the machine: `wait` for them, up to `drain_timeout`, then fail without writing; or `interrupt` them. Default: the provider's `busy`.",
+			Validators:          []validator.String{stringvalidator.OneOf("wait", "interrupt")},
+		},
+		"drain_timeout": schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: "How long `busy = \"wait\"` waits, such as `10m`. Default: the provider's `drain_timeout`.",
+			Validators:          []validator.String{durationValidator{}},
+		},
+		"conflict": schema.StringAttribute{
+			Optional: true,
+			MarkdownDescription: "What an update does when a value it is about to change was changed on the machine after Terraform read it: `fail` (default) without writing, " +
+				"or `overwrite`.",
+			Validators: []validator.String{stringvalidator.OneOf("fail", "overwrite")},
+		},
+		"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
+			Create: true, Update: true, Delete: true,
+			CreateDescription: "How long a create waits for the machine to run and its checks to pass; default `5m`. After it the machine stays and a warning names it.",
+			UpdateDescription: "How long an update waits, `drain_timeout` not counted; default `5m`.",
+			DeleteDescription: "How long a delete waits for the machine to be gone; default `2m`.",
+		}),
 	}
 }
 
