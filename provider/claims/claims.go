@@ -88,13 +88,6 @@ func (r *Registry) Take(id string) bool {
 	return true
 }
 
-// Taken reports that Take was called for id.
-func (r *Registry) Taken(id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.taken[id]
-}
-
 // Adopt notes that this process found an object instead of creating it, so that what is in it may be found too.
 func (r *Registry) Adopt(key Key) {
 	r.mu.Lock()
