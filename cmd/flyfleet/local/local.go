@@ -32,7 +32,7 @@ type Up struct {
 	directory
 	Runner    string `default:"auto" enum:"auto,namespace,process,none" help:"How machines are made real: namespace (isolated, Linux), process (no isolation), none (no processes); auto takes the first that works."`
 	HostTools bool   `help:"Lend this computer's shell and tools, read-only, to images without them."`
-	Addr      string `default:"127.0.0.1:4280" help:"Loopback address of the API; port 0 takes a free one."`
+	Addr      string `default:"127.0.0.1:4280" help:"Loopback address of the API; port 0 takes that of the last start, or a free one."`
 	Verbose   bool   `short:"v" help:"Log every event to stderr."`
 }
 

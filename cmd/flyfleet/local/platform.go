@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,8 @@ import (
 type Options struct {
 	// Dir holds its whole state, absolute.
 	Dir string
-	// Addr is host:port of the API, on loopback; port 0 is a free one.
+	// Addr is host:port of the API, on loopback; port 0 is the one of the last start on this directory where that is
+	// free, since references to images hold it, otherwise any.
 	Addr string
 	// Runner is auto, namespace, process or none.
 	Runner    string
@@ -46,8 +48,12 @@ func Start(ctx context.Context, o Options) (*Platform, error) {
 	} else if up {
 		return nil, fmt.Errorf("a local platform runs on %s already (process %d, http://%s): flyfleet local down stops it, --dir takes another place", o.Dir, e.PID, e.API)
 	}
+	addr := o.Addr
+	if _, port, err := net.SplitHostPort(addr); err == nil && port == "0" {
+		addr = cmp.Or(ifFree(ctx, last.API), addr)
+	}
 	inner, err := flylocal.Start(ctx, flylocal.Options{
-		Dir: o.Dir, Addr: o.Addr, SocksAddr: ifFree(ctx, last.Door), Runner: o.Runner, HostTools: o.HostTools, Log: o.Log,
+		Dir: o.Dir, Addr: addr, SocksAddr: ifFree(ctx, last.Door), Runner: o.Runner, HostTools: o.HostTools, Log: o.Log,
 	})
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("local platform: something else listens on %s; --addr 127.0.0.1:0 takes a free port: %w", o.Addr, err)

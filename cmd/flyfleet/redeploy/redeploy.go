@@ -171,8 +171,10 @@ func table(w io.Writer, report rollout.Report) {
 	for _, region := range report.ErrorRegions {
 		fmt.Fprintf(w, "region %s could not be asked: its machines are not in this list\n", region)
 	}
-	for _, note := range report.Notes {
-		fmt.Fprintln(w, note)
+	if report.Counts().Swapped > 0 {
+		for _, note := range report.Notes {
+			fmt.Fprintln(w, "note:", note)
+		}
 	}
 	fmt.Fprintln(w, report.Summary())
 }
