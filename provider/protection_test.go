@@ -88,3 +88,26 @@ func TestNoDeleteOfAProtectedVolumeOrItsMachineReachesFly(t *testing.T) {
 		})
 	}
 }
+
+// What creates first finds what it is to replace, and must not destroy it afterwards.
+func TestAReplacementThatCreatesFirstDoesNotDestroyWhatItTookOver(t *testing.T) {
+	t.Parallel()
+	p := startPlatform(t)
+	w := p.workspace(t)
+	first := `lifecycle { create_before_destroy = true }`
+	w.write(t, strings.Replace(volumeHCL(false, "fra", "deletion_protection = false\n"+first), `{ name = "tenant-a" }`, "{\n  name = \"tenant-a\"\n"+first+"\n}", 1))
+	w.must(t, "apply", "-auto-approve")
+	mark := p.mark()
+	said := w.must(t, "apply", "-auto-approve", "-replace=flyfleet_volume.v", "-replace=flyfleet_app.a")
+	for _, call := range p.writes(mark) {
+		if strings.HasPrefix(call, "DELETE") {
+			t.Errorf("%s", call)
+		}
+	}
+	if !strings.Contains(said, "Volume kept") || !strings.Contains(said, "App kept") {
+		t.Errorf("the apply said: %s", said)
+	}
+	if said := w.must(t, "plan"); !strings.Contains(said, "No changes") {
+		t.Errorf("afterwards: %s", said)
+	}
+}

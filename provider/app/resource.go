@@ -88,7 +88,7 @@ func (r *appResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	}
 	var plan, state model
 	creating := req.State.Raw.IsNull()
-	if !creating {
+	if !creating && !req.Plan.Raw.IsNull() {
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		if resp.Diagnostics.HasError() {
 			return
@@ -229,6 +229,10 @@ func (r *appResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 		return
 	}
 	name := state.Name.ValueString()
+	if !r.account.Claims.Take(claims.App(name).String()) {
+		resp.Diagnostics.AddWarning("App kept", fmt.Sprintf("App %s was taken over by its successor (create_before_destroy) in this very apply. It was not deleted.", name))
+		return
+	}
 	if state.Protect.ValueBool() {
 		left, err := r.contents(ctx, name)
 		if err != nil && !flyapi.IsNotFound(err) {

@@ -55,7 +55,8 @@ func New() *Registry {
 	return &Registry{created: map[Key]bool{}, taken: map[string]bool{}, adopted: map[Key]bool{}}
 }
 
-// Exists notes that the plan has a resource whose object exists.
+// Exists notes that the plan keeps or changes a resource whose object exists. It is not asked of one that is destroyed: after a
+// replacement that creates first, Terraform plans the end of the old object once more during the apply.
 func (r *Registry) Exists(key Key) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -112,23 +112,17 @@ func key(m model) (claims.Key, bool) {
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
 func (r *ipResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	if r.account == nil {
-		return
+	if r.account == nil || req.Plan.Raw.IsNull() {
+		return // of one that goes, the successor may be planned already: that is no second resource
 	}
 	var m model
 	if !req.State.Raw.IsNull() {
-		if req.Plan.Raw.IsNull() {
-			return // its successor may be planned already: that is no second resource
-		}
 		resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
 		if k, ok := key(m); ok && !resp.Diagnostics.HasError() {
 			if err := r.account.Claims.Exists(k); err != nil {
 				resp.Diagnostics.AddError("Two resources, one address", err.Error()+".")
 			}
 		}
-		return
-	}
-	if req.Plan.Raw.IsNull() {
 		return
 	}
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)

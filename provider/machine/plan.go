@@ -21,6 +21,9 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		r.planCreate(ctx, req, resp)
 		return
 	}
+	if req.Plan.Raw.IsNull() {
+		return
+	}
 	var state model
 	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 	if resp.Diagnostics.HasError() {
@@ -31,9 +34,6 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 			resp.Diagnostics.AddError("Two resources, one machine", err.Error()+".")
 			return
 		}
-	}
-	if req.Plan.Raw.IsNull() {
-		return
 	}
 	planned, diags := plannedMounts(ctx, req)
 	resp.Diagnostics.Append(diags...)

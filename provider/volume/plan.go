@@ -25,18 +25,18 @@ func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if req.Plan.Raw.IsNull() {
+		if state.DeletionProtection.ValueBool() {
+			resp.Diagnostics.AddError("Volume is protected", protected(state, "would be destroyed"))
+		}
+		return
+	}
 	if r.account != nil {
 		err := r.account.Claims.Exists(key(state.App.ValueString(), state.Name.ValueString(), state.Region.ValueString()))
 		if err != nil {
 			resp.Diagnostics.AddError("Two resources, one volume", err.Error()+".")
 			return
 		}
-	}
-	if req.Plan.Raw.IsNull() {
-		if state.DeletionProtection.ValueBool() {
-			resp.Diagnostics.AddError("Volume is protected", protected(state, "would be destroyed"))
-		}
-		return
 	}
 	if moves := replacing(plan, state); len(moves) > 0 && state.DeletionProtection.ValueBool() {
 		for _, name := range moves {

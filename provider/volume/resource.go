@@ -223,6 +223,10 @@ func (r *volumeResource) Delete(ctx context.Context, req resource.DeleteRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if !r.account.Claims.Take(state.ID.ValueString()) {
+		resp.Diagnostics.AddWarning("Volume kept", fmt.Sprintf("Volume %s of app %s was taken over by its successor (create_before_destroy) in this very apply. It was not deleted.", state.ID.ValueString(), state.App.ValueString()))
+		return
+	}
 	if err := r.account.Fly.DeleteVolume(ctx, state.App.ValueString(), state.ID.ValueString()); err != nil {
 		resp.Diagnostics.AddError("Volume not deleted", err.Error()+".")
 	}
