@@ -28,8 +28,10 @@ var errSuspended = errors.New("the machine is suspended")
 // instance is a running machine.
 type instance struct {
 	child *child
-	// init is the pidfd of the machine's PID 1.
-	init *os.File
+	// init is the pidfd of the machine's PID 1; initMu keeps its number from being closed, and given to another
+	// machine's, under a signal.
+	init   *os.File
+	initMu sync.Mutex
 
 	mu        sync.Mutex
 	suspended bool
@@ -76,7 +78,9 @@ func (i *instance) watch(talk *control.Conversation, helpers *sync.WaitGroup) {
 	exit.Requested = i.requested
 	i.exit = exit
 	i.mu.Unlock()
+	i.initMu.Lock()
 	i.init.Close()
+	i.initMu.Unlock()
 	close(i.done)
 }
 
@@ -114,6 +118,8 @@ func (i *instance) Kill() error {
 }
 
 func (i *instance) signalInit(sig unix.Signal) error {
+	i.initMu.Lock()
+	defer i.initMu.Unlock()
 	if i.down() {
 		return runner.ErrDown
 	}

@@ -184,6 +184,29 @@ func TestEntrypointRunsAsTheImagesUser(t *testing.T) {
 	}
 }
 
+func TestConsoleCanBeOpenedAgainByTheImagesUser(t *testing.T) {
+	l := runnertest.NewLab(t, New)
+	spec := l.Spec("exit", "0")
+	spec.User = "tenant"
+	spec.Argv = []string{"sh", "-c", "echo plain; echo again > /dev/stdout; echo error > /dev/stderr"}
+	if exit := l.Boot(spec).Wait(); exit.Code != 0 {
+		t.Errorf("ended with %+v", exit)
+	}
+	console, err := os.ReadFile(filepath.Join(spec.Dir, "console.log"))
+	if err != nil || string(console) != "plain\nagain\nerror\n" {
+		t.Errorf("the console is %q, %v", console, err)
+	}
+}
+
+func TestOrphansAreReaped(t *testing.T) {
+	l := runnertest.NewLab(t, New)
+	i := l.Serving(l.Spec("serve", "[::]:8080"))
+	runnertest.Shell(t, i, "for n in 1 2 3 4 5 6 7 8; do (sh -c 'exit 0' &) ; done")
+	runnertest.Eventually(t, "no ended process is left unreaped", func() bool {
+		return runnertest.Shell(t, i, "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z ' || true") == "0"
+	})
+}
+
 func TestMachineCannotMountNorReplaceItsInit(t *testing.T) {
 	l := runnertest.NewLab(t, New)
 	i := l.Serving(l.Spec("serve", "[::]:8080"))

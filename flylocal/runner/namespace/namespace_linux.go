@@ -158,14 +158,20 @@ func (r *Runner) installExecutable() error {
 	if err := checkStatic("/proc/self/exe"); err != nil {
 		return err
 	}
-	info, err := os.Stat(own)
-	if err != nil || info.Mode()&0o005 != 0o005 || os.Link(own, r.executablePath) != nil {
+	if !executableByAll(own) || os.Link(own, r.executablePath) != nil {
 		if err := copyFile("/proc/self/exe", r.executablePath); err != nil {
 			return err
 		}
 	}
 	r.executable, err = openPath(r.executablePath)
 	return err
+}
+
+// executableByAll says whether the file at path is this very program still, and every id may execute it.
+func executableByAll(path string) bool {
+	info, err := os.Stat(path)
+	running, rerr := os.Stat("/proc/self/exe")
+	return err == nil && rerr == nil && os.SameFile(info, running) && info.Mode()&0o005 == 0o005
 }
 
 // checkStatic fails for a program that needs a loader, which an image need not have.
