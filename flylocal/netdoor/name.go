@@ -2,7 +2,6 @@ package netdoor
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 )
 
@@ -16,9 +15,6 @@ type target struct {
 
 // parseName reads a host name as Fly's private resolver does: case does not matter, one trailing dot is allowed.
 func parseName(host string) (target, error) {
-	if _, err := netip.ParseAddr(host); err == nil {
-		return target{}, fmt.Errorf("%w: %s is an address", ErrForbidden, host)
-	}
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	if app, ok := strings.CutSuffix(name, ".flycast"); ok && validLabel(app) {
 		return target{app: app, flycast: true}, nil
