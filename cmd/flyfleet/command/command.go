@@ -50,9 +50,9 @@ const (
 	exitUsage  = 2
 )
 
-// Main runs one command line and returns the exit code. SIGINT and SIGTERM cancel the command's context.
+// Main runs one command line and returns the exit code. SIGINT, SIGTERM and SIGHUP cancel the command's context.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	con := &console.Console{In: in, Out: out, Err: errOut}
