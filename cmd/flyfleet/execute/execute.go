@@ -27,7 +27,7 @@ type Command struct {
 	Argv    []string          `arg:"" name:"command" help:"Command and arguments; put -- before them."`
 	Machine string            `help:"Id of the machine, for an app with several."`
 	Cwd     string            `help:"Directory to run in. Default: the workspace."`
-	Env     map[string]string `help:"Environment variable NAME=value for the command; may be repeated." mapsep:"none" placeholder:"NAME=VALUE"`
+	Env     map[string]string `help:"Environment variable NAME=value for the command; may be repeated." mapsep:"none"`
 	Timeout time.Duration     `help:"Send TERM to the command after this much time."`
 	Wait    time.Duration     `default:"60s" help:"How long to wait while the machine is swapped, stopping or full."`
 }
