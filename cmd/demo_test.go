@@ -90,6 +90,9 @@ func nothingLeft(t *testing.T, dir string) {
 			t.Errorf("the demo left %s", line)
 		}
 	}
+	if _, err := os.Lstat(filepath.Join(dir, ".demo", "platform")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the demo left its platform's state, which an ordinary user cannot remove: %v", err)
+	}
 	for _, process := range processesUnder(t, dir) {
 		t.Errorf("the demo left a process: %s", process)
 	}

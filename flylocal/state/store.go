@@ -71,6 +71,9 @@ func (s *Store) Close() error { return errors.Join(s.journal.close(), s.lock.Clo
 // Dir is the state directory.
 func (s *Store) Dir() string { return s.dir }
 
+// DataDir holds the directories of all machines and volumes.
+func (s *Store) DataDir() string { return filepath.Join(s.dir, dataDir) }
+
 // MachineDir is where a machine's runner keeps its files.
 func (s *Store) MachineDir(id string) string { return filepath.Join(s.dir, dataDir, "machines", id) }
 

@@ -10,9 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/local"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal"
 )
 
 // Command is `flyfleet demo`, which make demo runs.
@@ -65,7 +67,7 @@ func (d *Command) perform(ctx context.Context, c *console.Console) error {
 		return err
 	}
 	s := &show{Command: d, con: c, dir: filepath.Join(source, ".demo")}
-	if err := s.prepare(source); err != nil {
+	if err := s.prepare(ctx, source); err != nil {
 		return err
 	}
 	platform, err := s.platform(ctx)
@@ -73,7 +75,11 @@ func (d *Command) perform(ctx context.Context, c *console.Console) error {
 		return err
 	}
 	// The platform's own Close has limits; the context may be over already.
-	return errors.Join(s.play(ctx), platform.Close(context.WithoutCancel(ctx)))
+	err = errors.Join(s.play(ctx), platform.Close(context.WithoutCancel(ctx)))
+	if s.Keep {
+		return err
+	}
+	return errors.Join(err, s.remove(context.WithoutCancel(ctx)))
 }
 
 // say tells the audience what comes next.
@@ -86,12 +92,28 @@ func (s *show) tell(format string, args ...any) {
 	fmt.Fprintf(s.con.Out, "   %s\n", fmt.Sprintf(format, args...))
 }
 
+// stateDir holds the platform's state.
+func (s *show) stateDir() string { return filepath.Join(s.dir, "platform") }
+
+// removeLimit bounds the clean-up after the demo, which goes on when the demo was interrupted.
+const removeLimit = time.Minute
+
+// remove deletes the platform's state, this run's or what a killed one left.
+func (s *show) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, removeLimit)
+	defer cancel()
+	return flylocal.Remove(ctx, s.stateDir(), nil)
+}
+
 // prepare copies the example, so that nothing is written beside it.
-func (s *show) prepare(source string) error {
+func (s *show) prepare(ctx context.Context, source string) error {
 	for _, program := range []string{"flyfleet-controlserver", "terraform-provider-flyfleet"} {
 		if _, err := os.Stat(filepath.Join(s.binaries, program)); err != nil {
 			return fmt.Errorf("%w; run make build", err)
 		}
+	}
+	if err := s.remove(ctx); err != nil {
+		return fmt.Errorf("cleaning up after an earlier run: %w", err)
 	}
 	for _, part := range []string{"config", "logs"} {
 		if err := os.RemoveAll(filepath.Join(s.dir, part)); err != nil {
@@ -140,7 +162,7 @@ func (s *show) platform(ctx context.Context) (*local.Platform, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(s.dir, "platform")
+	dir := s.stateDir()
 	p, err := local.Start(ctx, local.Options{
 		Dir: dir, Addr: "127.0.0.1:0", Runner: s.Runner, HostTools: true,
 		Log: slog.New(slog.NewTextHandler(log, nil)), Closer: log,
@@ -151,18 +173,15 @@ func (s *show) platform(ctx context.Context) (*local.Platform, error) {
 	}
 	s.say("A Fly platform on this computer: %s", p.Endpoint().Describe())
 	variables, err := local.Environment(dir, s.binaries, p.Endpoint())
-	if err == nil {
-		s.run = newChildren(
-			filepath.Join(s.dir, "logs"), variables,
-			"TF_VAR_prefix="+prefix,
-			`TF_VAR_tenants=["`+strings.Join(tenants, `","`)+`"]`,
-			"TF_VAR_control_server="+filepath.Join(s.binaries, "flyfleet-controlserver"),
-			"TF_IN_AUTOMATION=1", "TF_INPUT=0",
-		)
-		err = forget(ctx, variables)
-	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close(context.WithoutCancel(ctx)))
 	}
+	s.run = newChildren(
+		filepath.Join(s.dir, "logs"), variables,
+		"TF_VAR_prefix="+prefix,
+		`TF_VAR_tenants=["`+strings.Join(tenants, `","`)+`"]`,
+		"TF_VAR_control_server="+filepath.Join(s.binaries, "flyfleet-controlserver"),
+		"TF_IN_AUTOMATION=1", "TF_INPUT=0",
+	)
 	return p, nil
 }

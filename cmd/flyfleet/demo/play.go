@@ -7,9 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/local"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/machines"
-	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/settings"
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
 )
 
@@ -124,31 +122,4 @@ func (s *show) terraform(ctx context.Context, verb string, args ...string) error
 func short(image string) string {
 	name, digest, _ := strings.Cut(image, "@sha256:")
 	return filepath.Base(name) + "@" + digest[:min(12, len(digest))]
-}
-
-// forget removes what an earlier run left on the platform when it was killed.
-func forget(ctx context.Context, variables []local.Variable) error {
-	get := func(name string) string {
-		for _, v := range variables {
-			if v.Name == name {
-				return v.Value
-			}
-		}
-		return ""
-	}
-	api, err := (&settings.Settings{Get: get}).Platform()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	apps, err := api.ListApps(ctx, api.Org())
-	if err != nil {
-		return err
-	}
-	for _, a := range apps {
-		if err := api.DeleteApp(ctx, a.Name); err != nil {
-			return fmt.Errorf("removing what an earlier run left: %w", err)
-		}
-	}
-	return nil
 }

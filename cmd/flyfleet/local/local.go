@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal"
 )
 
 // Command is `flyfleet local`.
@@ -21,6 +22,7 @@ type Command struct {
 	Down   Down   `cmd:"" help:"Stop the platform that runs, with its machines."`
 	Status Status `cmd:"" help:"Say whether a platform runs, and where."`
 	Env    Env    `cmd:"" help:"Print the variables for clients, as lines for a shell."`
+	Reset  Reset  `cmd:"" help:"Delete the platform's state: apps, machines, volumes, images, keys."`
 }
 
 type directory struct {
@@ -103,6 +105,35 @@ func (d *Down) Run(ctx context.Context, c *console.Console) error {
 			return
 		}
 		fmt.Fprintln(w, "no local platform runs on", dir)
+	})
+}
+
+// Reset is `flyfleet local reset`.
+type Reset struct{ directory }
+
+// Help is the long help.
+func (*Reset) Help() string {
+	return `Machines leave files that belong to other user ids, which an ordinary user's rm cannot remove. A platform that runs is refused: stop it
+first, with flyfleet local down.`
+}
+
+// Run deletes the state directory.
+func (r *Reset) Run(ctx context.Context, c *console.Console) error {
+	dir, err := stateDir(r.Dir)
+	if err != nil {
+		return err
+	}
+	_, err = os.Lstat(dir)
+	there := err == nil
+	if err := flylocal.Remove(ctx, dir, nil); err != nil {
+		return err
+	}
+	return c.Result(map[string]any{"removed": there, "dir": dir}, func(w io.Writer) {
+		if there {
+			fmt.Fprintln(w, "removed", dir)
+			return
+		}
+		fmt.Fprintln(w, "there is no state in", dir)
 	})
 }
 
