@@ -68,7 +68,7 @@ func (c *Config) check() (token.Trust, error) {
 }
 
 // listener opens the control port on both families where the host has both.
-func listener(address string) (net.Listener, error) {
+func listener(address string) (*net.TCPListener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("FLYFLEET_LISTEN: %w", err)
@@ -77,7 +77,11 @@ func listener(address string) (net.Listener, error) {
 		// An empty host means the same and does not fail where the kernel has no IPv6.
 		host = ""
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port)) //nolint:noctx // once, at start
+	at, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, fmt.Errorf("FLYFLEET_LISTEN: %w", err)
+	}
+	l, err := net.ListenTCP("tcp", at)
 	if err != nil {
 		return nil, fmt.Errorf("open the control port: %w", err)
 	}
@@ -128,25 +132,20 @@ func findLayout(configured string, p paths) (layout, error) {
 		return layout{}, fmt.Errorf("FLYFLEET_DATA: %w", err)
 	}
 	l := layout{workspace: filepath.Join(data, "workspace"), spool: filepath.Join(data, "spool"), durable: durable}
-	l.shown = l.workspace
+	l.shown = shownPath(l.workspace, p.linked)
 	return l, nil
 }
 
-// prepare makes the workspace, owned by the exec user when that is another than ours.
-func (l *layout) prepare(linked string, chown func(dir string) error) error {
-	if err := os.MkdirAll(l.workspace, 0o755); err != nil {
-		return fmt.Errorf("make the workspace: %w", err)
+// shownPath is the path by which commands know the workspace: the link, when it leads there.
+func shownPath(workspace, linked string) string {
+	target, err := filepath.EvalSymlinks(linked)
+	if err != nil {
+		return workspace
 	}
-	if err := chown(l.workspace); err != nil {
-		return fmt.Errorf("give the workspace to the exec user: %w", err)
+	if own, err := filepath.EvalSymlinks(workspace); err != nil || own != target {
+		return workspace
 	}
-	if target, err := filepath.EvalSymlinks(linked); err == nil {
-		own, err := filepath.EvalSymlinks(l.workspace)
-		if err == nil && own == target {
-			l.shown = linked
-		}
-	}
-	return nil
+	return linked
 }
 
 // mounted says whether a directory is a mount point, by /proc/self/mountinfo.

@@ -127,7 +127,7 @@ func TestOrphansAreReapedAndCodesStayRight(t *testing.T) {
 						}
 					}
 				}
-				return zombies == 0 && children == 1
+				return zombies == 0 && children == 2 // the server and the sleep
 			})
 		})
 	}

@@ -24,28 +24,69 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
-// Serve runs the control server until ctx ends, then drains: running commands are ended, their output
-// and ends recorded and sent, within the stop budget. What is wrong at start (trust, port, directories)
-// is an error at once. ready, if not nil, is called with the port's address when callers are answered.
-// It expects to be the process's only business: it adopts and reaps orphans.
-func Serve(ctx context.Context, c Config, log *slog.Logger, ready func(net.Addr)) error {
-	// Commands that run as our own user must not read our memory or environment.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("close this process to others: %w", err)
+// Serve runs a control server until ctx ends, then drains: running commands are ended, their output and
+// ends recorded and sent, within the stop budget. What is wrong at start (trust, port, directories) is
+// an error at once.
+//
+// The calling process becomes the keeper, and starts the server beside it with the command given, which
+// must call ServeCalls. It expects to be the process's only business, from its main goroutine: all
+// children of the process are taken for its own.
+func Serve(ctx context.Context, c Config, command []string, log *slog.Logger) error {
+	if err := conceal(); err != nil {
+		return err
+	}
+	if _, err := c.check(); err != nil {
+		return err
+	}
+	where, accounts, err := c.place()
+	if err != nil {
+		return err
+	}
+	if err := where.make(accounts); err != nil {
+		return err
+	}
+	port, err := listener(c.Listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = port.Close() }()
+	sp, err := spool.Open(where.spool)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sp.Close() }()
+	file, err := port.File()
+	if err != nil {
+		return fmt.Errorf("open the control port: %w", err)
+	}
+	defer file.Close()
+	house := &keeper.House{
+		Spool: sp, Listener: file, Server: command, Env: os.Environ(),
+		StopTime: stopBudget + 2*time.Second, Log: log.With("part", "keeper"),
+	}
+	return house.Supervise(ctx)
+}
+
+// ServeCalls is the server's half of Serve: it answers callers until ctx ends or the keeper is gone.
+func ServeCalls(ctx context.Context, c Config, log *slog.Logger) error {
+	if err := conceal(); err != nil {
+		return err
 	}
 	parts, err := build(c, log)
 	if err != nil {
 		return err
 	}
 	defer parts.close()
-	if ready != nil {
-		ready(parts.port.Addr())
-	}
 	failed := make(chan error, 1)
 	go func() { failed <- parts.http.Serve(parts.port) }()
+	if err := parts.keeper.Serving(); err != nil {
+		return err
+	}
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve the wire: %w", err)
+	case <-parts.keeper.Done():
+		return errors.New("the keeper is gone")
 	case <-ctx.Done():
 	}
 	budget, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopBudget)
@@ -63,10 +104,18 @@ func Serve(ctx context.Context, c Config, log *slog.Logger, ready func(net.Addr)
 	return nil
 }
 
-// parts are what a control server runs.
+// conceal keeps our memory and environment from commands that run as our own user.
+func conceal() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("close this process to others: %w", err)
+	}
+	return nil
+}
+
+// parts are what a server runs.
 type parts struct {
 	grace  time.Duration
-	spool  *spool.Spool
+	keeper *keeper.Remote
 	server *server.Server
 	probe  *probe.Listener
 	port   net.Listener
@@ -79,12 +128,6 @@ func (p *parts) close() {
 	}
 	if p.probe != nil {
 		_ = p.probe.Close()
-	}
-	if p.server != nil {
-		_ = p.server.Close()
-	}
-	if p.spool != nil {
-		_ = p.spool.Close()
 	}
 }
 
@@ -102,30 +145,27 @@ func build(c Config, log *slog.Logger) (*parts, error) {
 }
 
 func (p *parts) fill(c Config, trust token.Trust, log *slog.Logger) error {
-	system := systemPaths()
-	where, err := findLayout(c.Data, system)
+	where, accounts, err := c.place()
 	if err != nil {
 		return err
 	}
-	accounts, err := prepare(&where, system.linked)
-	if err != nil {
-		return err
-	}
-	if p.port, err = listener(c.Listen); err != nil {
-		return err
-	}
-	if p.spool, err = spool.Open(where.spool); err != nil {
-		return err
+	if p.port, err = net.FileListener(os.NewFile(keeper.ListenFD, "control port")); err != nil {
+		return fmt.Errorf("take over the control port: %w", err)
 	}
 	kind := wirev1.SpoolKind_SPOOL_KIND_EPHEMERAL
 	if where.durable {
 		kind = wirev1.SpoolKind_SPOOL_KIND_DURABLE
 	}
+	if err := probe.MakeDir(c.Run); err != nil {
+		return err
+	}
 	p.server, err = server.New(server.Options{
-		Spool: p.spool, Kind: kind, Trust: trust, App: c.App, Machine: c.Machine,
-		Accounts: accounts, Workspace: where.shown, BodyTime: c.BodyTime, Log: log,
-		Keeper: func(notify func(keeper.Ended)) (keeper.Keeper, error) {
-			return keeper.NewLocal(keeper.LocalOptions{Spool: p.spool, Adopt: true, Notify: notify, Log: log})
+		Spool: spool.Join(where.spool), Kind: kind, Trust: trust, App: c.App, Machine: c.Machine,
+		Accounts: accounts, Workspace: where.shown, Run: c.Run, BodyTime: c.BodyTime, Log: log,
+		Keeper: func(notify func(keeper.Ended)) (keeper.Keeper, []keeper.Live, error) {
+			remote, lives, err := keeper.Dial(keeper.LinkFD, notify)
+			p.keeper = remote
+			return remote, lives, err
 		},
 	})
 	if err != nil {
@@ -141,26 +181,30 @@ func (p *parts) fill(c Config, trust token.Trust, log *slog.Logger) error {
 	return nil
 }
 
-// prepare makes the workspace and finds who uses it.
-func prepare(where *layout, linked string) (*account.Accounts, error) {
-	accounts, err := account.Detect("")
+// place finds where things lie and who uses them.
+func (c *Config) place() (layout, *account.Accounts, error) {
+	where, err := findLayout(c.Data, systemPaths())
 	if err != nil {
-		return nil, err
+		return layout{}, nil, err
 	}
-	err = where.prepare(linked, func(dir string) error {
-		who := accounts.Default().Switch
-		if who == nil {
-			return nil
+	accounts, err := account.Detect(where.shown)
+	return where, accounts, err
+}
+
+// make makes the directories.
+func (l *layout) make(accounts *account.Accounts) error {
+	if err := os.MkdirAll(l.workspace, 0o755); err != nil {
+		return fmt.Errorf("make the workspace: %w", err)
+	}
+	if who := accounts.Default().Switch; who != nil {
+		if err := os.Chown(l.workspace, int(who.UID), int(who.GID)); err != nil {
+			return fmt.Errorf("give the workspace to the exec user: %w", err)
 		}
-		return os.Chown(dir, int(who.UID), int(who.GID))
-	})
-	if err != nil {
-		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(where.spool), 0o755); err != nil {
-		return nil, fmt.Errorf("make the spool's parent: %w", err)
+	if err := os.MkdirAll(filepath.Dir(l.spool), 0o755); err != nil {
+		return fmt.Errorf("make the spool's parent: %w", err)
 	}
-	return account.Detect(where.shown)
+	return nil
 }
 
 func httpServer(h http.Handler, log *slog.Logger) *http.Server {

@@ -21,6 +21,7 @@ import (
 
 type cli struct {
 	Serve   serve   `cmd:"" help:"Serve the wire: run commands for callers that prove themselves."`
+	Calls   calls   `cmd:"" hidden:"" help:"Answer callers, for a keeper that passed its link and port."`
 	Probe   ask     `cmd:"" help:"Ask the control server of this machine how it is; one line of JSON."`
 	Version version `cmd:"" help:"Print build and wire version."`
 }
@@ -35,18 +36,29 @@ type serve struct {
 	Grace   time.Duration `env:"FLYFLEET_GRACE" default:"15s" help:"Time between TERM and KILL of commands at a stop."`
 }
 
-// Run serves until SIGTERM or SIGINT. A hang-up or a lost log reader means nothing to a daemon.
+// Run keeps a server until SIGTERM or SIGINT.
 func (s *serve) Run() error {
-	// Caught, not ignored: what a process ignores its children ignore too.
+	return s.until(func(ctx context.Context, c controlserver.Config, log *slog.Logger) error {
+		return controlserver.Serve(ctx, c, []string{"/proc/self/exe", "calls"}, log)
+	})
+}
+
+type calls struct{ serve }
+
+// Run answers callers until SIGTERM or SIGINT.
+func (c *calls) Run() error { return c.until(controlserver.ServeCalls) }
+
+func (s *serve) until(run func(context.Context, controlserver.Config, *slog.Logger) error) error {
+	// A hang-up or a lost log reader means nothing to a daemon. Caught, not ignored: what a process
+	// ignores its children ignore too.
 	unheeded := make(chan os.Signal, 1)
 	signal.Notify(unheeded, syscall.SIGHUP, syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	controlserver.Tune()
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	return controlserver.Serve(ctx, controlserver.Config{
+	return run(ctx, controlserver.Config{
 		Trust: s.Trust, Listen: s.Listen, Data: s.Data, Run: s.RunDir, App: s.App, Machine: s.Machine, Grace: s.Grace,
-	}, log, nil)
+	}, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
 }
 
 type ask struct {

@@ -2,29 +2,29 @@ package keeper
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"runtime"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// forker forks from one thread of its own that has given up ever gaining privileges: children inherit
-// that, so no setuid program in the image lifts a command above its user.
+// forker forks from one thread that has given up ever gaining privileges: children inherit that, so no
+// setuid program in the image lifts a command above its user. Children also die with that thread,
+// which lives as long as the keeper: a command without a keeper would run on after it was told lost.
 type forker struct {
 	jobs chan func()
 	done chan struct{}
 }
 
+// newForker starts a thread for a keeper inside another program.
 func newForker() (*forker, error) {
 	f := &forker{jobs: make(chan func()), done: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
 		defer close(f.done)
-		// Never unlocked: the thread ends with the goroutine and its attribute with it.
-		runtime.LockOSThread()
-		err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+		err := claimThread()
 		ready <- err
 		if err != nil {
 			return
@@ -34,36 +34,63 @@ func newForker() (*forker, error) {
 		}
 	}()
 	if err := <-ready; err != nil {
-		return nil, fmt.Errorf("forbid new privileges to children: %w", err)
+		return nil, err
 	}
 	return f, nil
 }
 
-func (f *forker) close() {
-	close(f.jobs)
-	<-f.done
+// claimThread makes the calling goroutine's thread the one that forks. It is never unlocked: the thread
+// ends with the goroutine, and its attribute with it.
+func claimThread() error {
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("forbid new privileges to children: %w", err)
+	}
+	return nil
 }
 
-// fork starts the program of an order on its ends of the pipes, in a session of its own.
-func (f *forker) fork(program string, o Order, e *ends) (int, error) {
+func (f *forker) close() {
+	if f.jobs != nil {
+		close(f.jobs)
+		<-f.done
+	}
+}
+
+// run does a job on the forking thread; a forker without a queue is on it.
+func (f *forker) run(job func()) {
+	if f.jobs == nil {
+		job()
+		return
+	}
+	finished := make(chan struct{})
+	f.jobs <- func() {
+		defer close(finished)
+		job()
+	}
+	<-finished
+}
+
+// fork starts the program of an order on its side of the streams, in a session of its own.
+func (f *forker) fork(program string, o *Order, child [3]int, group *cgroup) (int, error) {
 	attr := &syscall.ProcAttr{
 		Dir:   o.Dir,
 		Env:   strs(o.Env),
-		Files: []uintptr{e.in.Fd(), e.out.Fd(), e.err.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Files: []uintptr{uintptr(child[0]), uintptr(child[1]), uintptr(child[2])},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	if o.Terminal != nil {
+		attr.Sys.Setctty = true
 	}
 	if o.User != nil {
 		attr.Sys.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID, Groups: o.User.Groups}
 	}
+	if group != nil {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, group.fd
+	}
 	argv := strs(o.Argv)
 	var pid int
 	var err error
-	finished := make(chan struct{})
-	f.jobs <- func() {
-		defer close(finished)
-		pid, err = syscall.ForkExec(program, argv, attr)
-	}
-	<-finished
+	f.run(func() { pid, err = syscall.ForkExec(program, argv, attr) })
 	return pid, err
 }
 
@@ -75,93 +102,180 @@ func strs(list [][]byte) []string {
 	return out
 }
 
-// ends are both sides of an exec's standard streams.
+// ends are both sides of an exec's standard streams: the child's, which are closed after the fork, and
+// ours, which are held.
 type ends struct {
-	in, out, err   *os.File // the child's
-	stdout, stderr *os.File // ours
+	child  [3]int
+	opened []int // the child's side, to close
+	own    descriptors
 }
 
-func openEnds(o Order) (*ends, error) {
-	e := &ends{}
-	if err := e.open(o); err != nil {
+func openEnds(o *Order) (*ends, error) {
+	e := &ends{own: noDescriptors()}
+	err := e.openOutput(o)
+	if err == nil {
+		err = e.openStdin(o)
+	}
+	if err != nil {
 		e.closeChildSide()
-		e.closeOwnSide()
+		e.own.closeAll()
 		return nil, err
 	}
 	return e, nil
 }
 
-func (e *ends) open(o Order) error {
-	var err error
-	if e.in, err = openStdin(o); err != nil {
-		return err
+func (e *ends) openOutput(o *Order) error {
+	if o.Terminal != nil {
+		return e.openTerminal(o)
 	}
-	if e.stdout, e.out, err = pipeFor(o.User); err != nil {
+	var err error
+	if e.own[fdStdout], e.child[1], err = e.pipe(o.User); err != nil {
 		return err
 	}
 	if o.Merge {
-		e.err = e.out
+		e.child[2] = e.child[1]
 		return nil
 	}
-	e.stderr, e.err, err = pipeFor(o.User)
+	e.own[fdStderr], e.child[2], err = e.pipe(o.User)
 	return err
 }
 
-// openStdin gives /dev/null, or the content in a file of memory: a pipe could be smaller than it.
-func openStdin(o Order) (*os.File, error) {
-	if o.Stdin == nil {
-		return os.Open(os.DevNull)
-	}
-	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("stdin: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "stdin")
-	_, err = f.Write(o.Stdin)
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err == nil && o.User != nil {
-		err = f.Chown(int(o.User.UID), int(o.User.GID))
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("stdin: %w", err)
-	}
-	return f, nil
-}
-
-// pipeFor makes a pipe whose read end never blocks us and whose inode belongs to the user: opening
+// pipe makes a pipe whose read end, ours, never blocks and whose inode belongs to the user: opening
 // /dev/stdout by name asks for permission on it.
-func pipeFor(u *User) (r, w *os.File, err error) {
+func (e *ends) pipe(u *User) (ours, childs int, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, fmt.Errorf("pipe: %w", err)
+		return -1, -1, fmt.Errorf("pipe: %w", err)
 	}
+	e.opened = append(e.opened, fds[1])
 	if err = unix.SetNonblock(fds[0], true); err == nil && u != nil {
 		err = unix.Fchown(fds[1], int(u.UID), int(u.GID))
 	}
-	r, w = os.NewFile(uintptr(fds[0]), "pipe"), os.NewFile(uintptr(fds[1]), "pipe")
 	if err != nil {
-		r.Close()
-		w.Close()
-		return nil, nil, fmt.Errorf("pipe: %w", err)
+		_ = unix.Close(fds[0])
+		return -1, -1, fmt.Errorf("pipe: %w", err)
 	}
-	return r, w, nil
+	return fds[0], fds[1], nil
 }
 
-func (e *ends) closeChildSide() {
-	for _, f := range []*os.File{e.in, e.out, e.err} {
-		if f != nil {
-			f.Close()
+// openTerminal makes a terminal, and the pipe that its output is stored through.
+func (e *ends) openTerminal(o *Order) error {
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("terminal: %w", err)
+	}
+	e.own[fdTerminal] = master
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+		return fmt.Errorf("terminal: %w", err)
+	}
+	slave, err := unix.IoctlRetInt(master, unix.TIOCGPTPEER)
+	if err != nil {
+		slave, err = openSlave(master)
+	}
+	if err != nil {
+		return fmt.Errorf("terminal: %w", err)
+	}
+	e.opened = append(e.opened, slave)
+	e.child = [3]int{slave, slave, slave}
+	if err := unix.IoctlSetWinsize(master, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(o.Terminal.Cols), Row: uint16(o.Terminal.Rows)}); err != nil {
+		return fmt.Errorf("terminal: %w", err)
+	}
+	if o.User != nil {
+		if err := unix.Fchown(slave, int(o.User.UID), int(o.User.GID)); err != nil {
+			return fmt.Errorf("terminal: %w", err)
 		}
 	}
+	e.own[fdStdout], e.own[fdFeed], err = ownPipe()
+	return err
 }
 
-func (e *ends) closeOwnSide() {
-	for _, f := range []*os.File{e.stdout, e.stderr} {
-		if f != nil {
-			f.Close()
+// openSlave opens a terminal's other side by its name.
+func openSlave(master int) (int, error) {
+	n, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
+	if err != nil {
+		return -1, err
+	}
+	return unix.Open("/dev/pts/"+strconv.Itoa(n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+}
+
+// ownPipe makes a pipe both of whose ends are ours and never block.
+func ownPipe() (r, w int, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return -1, -1, fmt.Errorf("pipe: %w", err)
+	}
+	return fds[0], fds[1], nil
+}
+
+func (e *ends) openStdin(o *Order) error {
+	switch {
+	case o.Stdin == StdinPipe:
+		return e.openStdinPipe(o)
+	case o.Terminal != nil:
+		return nil
+	case o.Stdin == StdinContent:
+		return e.openContent(o)
+	}
+	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("stdin: %w", err)
+	}
+	e.opened = append(e.opened, null)
+	e.child[0] = null
+	return nil
+}
+
+// openContent puts the content in a file of memory: a pipe could be smaller than it.
+func (e *ends) openContent(o *Order) error {
+	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("stdin: %w", err)
+	}
+	e.opened = append(e.opened, fd)
+	e.child[0] = fd
+	for at := 0; at < len(o.Content); {
+		n, err := unix.Pwrite(fd, o.Content[at:], int64(at))
+		if err != nil {
+			return fmt.Errorf("stdin: %w", err)
+		}
+		at += n
+	}
+	if o.User == nil {
+		return nil
+	}
+	if err := unix.Fchown(fd, int(o.User.UID), int(o.User.GID)); err != nil {
+		return fmt.Errorf("stdin: %w", err)
+	}
+	return nil
+}
+
+// openStdinPipe makes what a piped stdin goes through: memory for accepted bytes, memory for their
+// hash, and a pipe to the child, or to its terminal.
+func (e *ends) openStdinPipe(o *Order) error {
+	var err error
+	for _, slot := range []int{fdStdin, fdStdinHash} {
+		if e.own[slot], err = unix.MemfdCreate("stdin", unix.MFD_CLOEXEC); err != nil {
+			e.own[slot] = -1
+			return fmt.Errorf("stdin: %w", err)
 		}
 	}
+	if o.Terminal != nil {
+		e.own[fdStdinTail], e.own[fdStdinPipe], err = ownPipe()
+		return err
+	}
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("stdin: %w", err)
+	}
+	e.child[0], e.own[fdStdinPipe] = fds[0], fds[1]
+	e.opened = append(e.opened, fds[0])
+	if err = unix.SetNonblock(fds[1], true); err == nil && o.User != nil {
+		err = unix.Fchown(fds[0], int(o.User.UID), int(o.User.GID))
+	}
+	if err != nil {
+		return fmt.Errorf("stdin: %w", err)
+	}
+	return nil
 }
+
+func (e *ends) closeChildSide() { closeAll(e.opened) }

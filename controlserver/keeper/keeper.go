@@ -1,8 +1,9 @@
-// Package keeper starts the processes of execs and says how they ended.
+// Package keeper starts the processes of execs, holds the pipes to them, and says how they ended.
 //
 // It is the one place that forks and the one parent of every child, so that no process can start
-// without a record and none can end without one. What it is told and what it answers are plain values
-// (Order, Receipt, Ended) and file descriptors: the messages of a keeper that is a process of its own.
+// without a record and none can end without one. It is a process of its own: small, without network,
+// never restarted while the machine runs. The server beside it speaks to callers and moves bytes, and
+// may die at any moment: the keeper starts another one and hands it every exec with all its pipes.
 //
 // The start of an exec is one transaction:
 //
@@ -10,10 +11,13 @@
 //	write spec
 //	fork
 //	append "started"      or "failed", when no process could be made
-//	answer with the read ends of its pipes
+//	answer with our ends of its pipes, of which the keeper keeps copies
 //
 // and its end is: reap, append "ended", notify. A crash between any two steps leaves a directory
 // without an end, which is read as Lost, never as leave to run it again.
+//
+// Core does the work; Serve and Remote put it at the two ends of a socket; Supervise keeps a server
+// alive.
 package keeper
 
 import (
@@ -29,20 +33,22 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
-// Keeper is what the server asks of it. Calls are safe for concurrent use.
+// Keeper is what a server asks of it. Calls are safe for concurrent use.
 type Keeper interface {
 	// Epoch names this life of the keeper.
 	Epoch() string
 	// Start runs the transaction above. An error means that it stopped before the point of no return,
 	// or that its outcome could not be recorded; a process that could not be made is no error but
-	// Receipt.Failure.
+	// Receipt.Failure. The caller closes the Receipt's files.
 	Start(Order) (Receipt, error)
 	// Signal signals a process that Start made and that was not reaped yet.
 	Signal(Shot) (Hit, error)
-	// Sweep signals every process below the keeper, those that no exec owns any more too.
+	// CloseStdin gives the keeper's copies of an exec's stdin up, so that closing the caller's ends it.
+	CloseStdin(id string) error
+	// Release gives the keeper's copies of an ended exec's files up: all bytes are in the spool.
+	Release(id string) error
+	// Sweep signals every process below the keeper that is not the server.
 	Sweep(signal int) error
-	// Close waits for no child; it ends the keeper's own goroutines.
-	Close() error
 }
 
 // Order is what to start.
@@ -56,12 +62,28 @@ type Order struct {
 	// Dir is the absolute working directory.
 	Dir string
 	// User is who the process runs as; nil leaves the keeper's own.
-	User *User
-	// Stdin is the whole standard input; nil means /dev/null.
-	Stdin []byte
+	User  *User
+	Stdin StdinKind
+	// Content is the whole standard input, with StdinContent.
+	Content []byte
 	// Merge gives both streams one pipe.
 	Merge bool
+	// Terminal makes all three streams a new terminal of that size, and its output one stream.
+	Terminal *Size
 }
+
+// StdinKind is what an exec reads.
+type StdinKind uint32
+
+// Kinds of stdin. With a terminal, StdinNull means that nobody types.
+const (
+	StdinNull StdinKind = iota
+	StdinContent
+	StdinPipe
+)
+
+// Size is a terminal's.
+type Size struct{ Cols, Rows uint32 }
 
 // User is a numeric identity.
 type User struct {
@@ -77,9 +99,17 @@ type Receipt struct {
 	PID     int
 	// StartedAt is in Unix milliseconds, also with Failure.
 	StartedAt int64
-	// Stdout and Stderr are the read ends of the pipes, non-blocking; Stderr is nil with Merge. The
-	// caller closes them.
-	Stdout, Stderr *os.File
+	Files     Files
+}
+
+// Live is an exec that has a process, or that a server has not released yet.
+type Live struct {
+	ID        string
+	PID       int
+	StartedAt int64
+	Files     Files
+	// Ended is set when the process was reaped.
+	Ended *Ended
 }
 
 // Shot is a signal to send.
@@ -87,7 +117,7 @@ type Shot struct {
 	ID     string
 	Signal int
 	Target wirev1.SignalTarget
-	// Cause is recorded before the signal leaves, when it is set and none was recorded before.
+	// Cause is recorded before the signal leaves, unless a stronger one was (spool.StrongerCause).
 	Cause wirev1.ExitCause
 }
 
@@ -96,6 +126,8 @@ type Hit struct {
 	// Delivered is false when the process had been reaped.
 	Delivered bool
 	ReachedBy wirev1.TreeKill
+	// MayHaveEscaped: no cgroup held the tree, and somebody's orphans run.
+	MayHaveEscaped bool
 }
 
 // Ended is how the process of an exec ended.

@@ -19,7 +19,7 @@ func failure(step wirev1.StartFailure, text string) *spool.Failure {
 }
 
 // checkDir says whether the working directory can be one, for the order's user.
-func checkDir(o Order) *spool.Failure {
+func checkDir(o *Order) *spool.Failure {
 	info, err := os.Stat(o.Dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -38,7 +38,7 @@ func checkDir(o Order) *spool.Failure {
 
 // lookup finds the program of an order as execvp would: a name with a slash is a path from the working
 // directory, another is searched in the child's own PATH.
-func lookup(o Order) (string, *spool.Failure) {
+func lookup(o *Order) (string, *spool.Failure) {
 	name := string(o.Argv[0])
 	if strings.Contains(name, "/") {
 		return name, nil

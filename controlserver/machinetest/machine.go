@@ -60,11 +60,13 @@ func serveMain() int {
 	signal.Notify(unheeded, syscall.SIGHUP, syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		stop()
-	}()
-	if os.Getenv(ProcEnv) == "true" {
+	if os.Getenv(serveEnv) != "calls" {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			stop()
+		}()
+	}
+	if os.Getenv(ProcEnv) == "true" && os.Getenv(serveEnv) != "calls" {
 		if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 			fmt.Fprintln(os.Stderr, "mount /proc:", err)
 			return 1
@@ -74,12 +76,18 @@ func serveMain() int {
 	grace, _ := time.ParseDuration(os.Getenv("FLYFLEET_GRACE"))
 	bodyTime, _ := time.ParseDuration(os.Getenv(BodyTimeEnv))
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	err := controlserver.Serve(ctx, controlserver.Config{
+	c := controlserver.Config{
 		Trust: os.Getenv("FLYFLEET_TRUST"), Listen: os.Getenv("FLYFLEET_LISTEN"), Data: os.Getenv("FLYFLEET_DATA"),
 		Run: os.Getenv("FLYFLEET_RUN"), App: os.Getenv("FLY_APP_NAME"), Machine: os.Getenv("FLY_MACHINE_ID"), Grace: grace,
 		BodyTime: bodyTime,
-	}, log, nil)
-	if err != nil {
+	}
+	run := func() error { return controlserver.Serve(ctx, c, []string{"/proc/self/exe"}, log) }
+	if os.Getenv(serveEnv) == "calls" {
+		run = func() error { return controlserver.ServeCalls(ctx, c, log) }
+	} else if err := os.Setenv(serveEnv, "calls"); err != nil {
+		run = func() error { return err }
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -164,7 +172,7 @@ func Launch(t testing.TB, o Options) (*Machine, error) {
 	t.Cleanup(m.Close)
 	select {
 	case line := <-m.log.serving:
-		m.Address = line["address"].(string)
+		m.Address, _ = line["address"].(string)
 		return m, nil
 	case <-m.done:
 		<-m.log.done
@@ -216,7 +224,7 @@ func (m *Machine) wait(d time.Duration) bool {
 	}
 }
 
-// Signal sends a signal to the server process.
+// Signal sends a signal to the entrypoint, as the platform would.
 func (m *Machine) Signal(s syscall.Signal) {
 	m.t.Helper()
 	if err := m.cmd.Process.Signal(s); err != nil {
@@ -233,13 +241,29 @@ func (m *Machine) Wait() error {
 	return m.err
 }
 
-// PID is the server process's id.
+// PID is the keeper's process id: the machine's entrypoint.
 func (m *Machine) PID() int { return m.cmd.Process.Pid }
+
+// ServerPID is the process id of the server that answers callers now, by its own account.
+func (m *Machine) ServerPID() int {
+	m.log.mu.Lock()
+	defer m.log.mu.Unlock()
+	return m.log.server
+}
+
+// KillServer kills the server that answers now, as a crash would, and returns at once: the keeper
+// starts another.
+func (m *Machine) KillServer() {
+	m.t.Helper()
+	if err := syscall.Kill(m.ServerPID(), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		m.t.Fatalf("kill the server: %v", err)
+	}
+}
 
 // PeakMemory is the most memory the server has ever had in use (VmHWM), in bytes.
 func (m *Machine) PeakMemory() int {
 	m.t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.ServerPID()))
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -311,6 +335,7 @@ type logWatch struct {
 	done    chan struct{}
 	mu      sync.Mutex
 	lines   []string
+	server  int
 }
 
 func newLogWatch(t testing.TB) *logWatch {
@@ -327,7 +352,15 @@ func (l *logWatch) read(r *os.File) {
 		l.mu.Unlock()
 		var event map[string]any
 		if json.Unmarshal([]byte(text), &event) == nil && event["msg"] == "serving" {
-			l.serving <- event
+			l.mu.Lock()
+			if pid, ok := event["pid"].(float64); ok {
+				l.server = int(pid)
+			}
+			l.mu.Unlock()
+			select {
+			case l.serving <- event:
+			default:
+			}
 		}
 	}
 }

@@ -64,11 +64,8 @@ type Listener struct {
 // Listen makes the run directory (mode 0700) and the socket in it, in place of one that a dead server
 // left, and answers in the background.
 func Listen(dir string, answer func(Question) (Answer, error), log *slog.Logger) (*Listener, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the run directory: %w", err)
-	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the run directory private: %w", err)
+	if err := MakeDir(dir); err != nil {
+		return nil, err
 	}
 	address, done, err := socketIn(dir)
 	if err != nil {
@@ -86,6 +83,17 @@ func Listen(dir string, answer func(Question) (Answer, error), log *slog.Logger)
 	l := &Listener{socket: socket, answer: answer, log: log}
 	l.wg.Go(l.accept)
 	return l, nil
+}
+
+// MakeDir makes the run directory, private.
+func MakeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the run directory: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("make the run directory private: %w", err)
+	}
+	return nil
 }
 
 // Close stops answering. The socket file stays; the next server replaces it.

@@ -40,7 +40,7 @@ func (s *Server) Signal(ctx context.Context, call *connect.Request[wirev1.Signal
 		return nil, s.answer("Signal", fmt.Errorf("signal: %w", err))
 	}
 	return connect.NewResponse(&wirev1.SignalResponse{
-		Delivered: hit.Delivered, ReachedBy: hit.ReachedBy, State: e.state(),
+		Delivered: hit.Delivered, ReachedBy: hit.ReachedBy, MayHaveEscaped: hit.MayHaveEscaped, State: e.state(),
 	}), nil
 }
 

@@ -44,6 +44,13 @@ func (d *door) enter() error {
 	return nil
 }
 
+// readmit counts an exec that was let in by the server before this one.
+func (d *door) readmit() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running++
+}
+
 // waitIdle returns true once nothing runs, false with ctx.
 func (d *door) waitIdle(ctx context.Context) bool {
 	for {
@@ -68,17 +75,21 @@ func (d *door) leave() {
 	}
 }
 
-// quiesce closes the door for a while if nothing runs, and says whether it is closed and till when.
-func (d *door) quiesce(length time.Duration) (bool, time.Time) {
+// quiesce closes the door for a while if nothing runs, and says whether it is closed. note remembers it
+// for the next server first: an answer that a crash undoes would be a lie.
+func (d *door) quiesce(length time.Duration, note func(until time.Time) error) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.running > 0 {
-		return false, time.Time{}
+		return false, nil
 	}
 	if until := d.now().Add(length); until.After(d.until) {
+		if err := note(until); err != nil {
+			return false, err
+		}
 		d.until = until
 	}
-	return true, d.until
+	return true, nil
 }
 
 func (d *door) resume() {

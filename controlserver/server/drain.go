@@ -3,6 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,18 +33,61 @@ func (s *Server) Status() Status {
 }
 
 // Quiesce closes the door to new execs for a while, if none runs; one step, so that nothing starts
-// between the answer true and the end of the quiesce.
-func (s *Server) Quiesce(d time.Duration) bool {
-	closed, until := s.door.quiesce(d)
-	s.log.Info("quiesce asked", "closed", closed, "until", until)
-	return closed
+// between the answer true and the end of the quiesce, not even after a crash of this server.
+func (s *Server) Quiesce(d time.Duration) (bool, error) {
+	closed, err := s.door.quiesce(d, s.noteQuiesce)
+	s.log.Info("quiesce asked", "closed", closed, "for", d.String(), "error", err)
+	return closed, err
 }
 
 // Resume opens the door again.
-func (s *Server) Resume() {
-	s.door.resume()
-	s.log.Info("door opened")
+func (s *Server) Resume() error {
+	err := s.noteQuiesce(time.Time{})
+	if err == nil {
+		s.door.resume()
+	}
+	s.log.Info("resume asked", "error", err)
+	return err
 }
+
+// noteQuiesce leaves word to the next server under this keeper.
+func (s *Server) noteQuiesce(until time.Time) error {
+	path := s.quiesceFile()
+	if until.IsZero() {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("forget a quiesce: %w", err)
+		}
+		return nil
+	}
+	tmp := path + ".tmp"
+	err := os.WriteFile(tmp, []byte(s.keeper.Epoch()+" "+until.Format(time.RFC3339Nano)), 0o600)
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return fmt.Errorf("remember a quiesce: %w", err)
+	}
+	return nil
+}
+
+// recallQuiesce is what the server before this one left: zero when it left nothing, or another keeper's.
+func (s *Server) recallQuiesce() (time.Time, error) {
+	b, err := os.ReadFile(s.quiesceFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("recall a quiesce: %w", err)
+	}
+	epoch, text, _ := strings.Cut(string(b), " ")
+	until, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || epoch != s.keeper.Epoch() {
+		return time.Time{}, nil //nolint:nilerr // of another life, or torn by its end
+	}
+	return until, nil
+}
+
+func (s *Server) quiesceFile() string { return filepath.Join(s.options.Run, "quiesce") }
 
 // Drain ends the machine's work: no new execs, TERM to the running ones, KILL to those left when grace
 // is over. It returns when every end is on record and sent to whoever follows, or with ctx.
@@ -57,10 +104,6 @@ func (s *Server) Drain(ctx context.Context, grace time.Duration) {
 		idle = s.door.waitIdle(ctx)
 	}
 	s.streams.wait(ctx)
-	// Who left an exec's tree, or outlived it, ends with the machine.
-	if err := s.keeper.Sweep(int(unix.SIGKILL)); err != nil {
-		s.log.Error("processes are left over", "error", err)
-	}
 	s.log.Info("stopped", "all_ended", idle)
 }
 
@@ -76,9 +119,6 @@ func (s *Server) signalAll(signal unix.Signal) {
 	}
 }
 
-// Close ends the keeper. Call it after the HTTP server is down.
-func (s *Server) Close() error { return s.keeper.Close() }
-
 // Probe answers one question of the local socket.
 func (s *Server) Probe(q probe.Question) (probe.Answer, error) {
 	quiesce, resume := time.Duration(q.QuiesceMS)*time.Millisecond, q.Resume
@@ -88,12 +128,19 @@ func (s *Server) Probe(q probe.Question) (probe.Answer, error) {
 	asked := ""
 	switch {
 	case resume:
-		s.Resume()
+		if err := s.Resume(); err != nil {
+			return probe.Answer{}, err
+		}
 		asked = "resumed"
-	case quiesce > 0 && s.Quiesce(quiesce):
-		asked = "closed"
 	case quiesce > 0:
+		closed, err := s.Quiesce(quiesce)
+		if err != nil {
+			return probe.Answer{}, err
+		}
 		asked = "busy"
+		if closed {
+			asked = "closed"
+		}
 	}
 	st := s.Status()
 	a := probe.Answer{Build: wire.Build, State: StateName(st.State), Epoch: st.Epoch, Spool: "durable", Running: st.Running, Quiesce: asked}

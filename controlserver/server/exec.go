@@ -20,6 +20,7 @@ type exec struct {
 	argv      [][]byte
 	started   *wirev1.Started // nil when no process was made
 	drain     time.Duration
+	files     keeper.Files
 	ready     chan struct{}     // closed when the start has an outcome
 	startErr  error             // the outcome, when it left no trace on the disk
 	ended     chan keeper.Ended // one value, from the keeper
@@ -47,6 +48,17 @@ func newExec(id, scope string, digest []byte, sp *spool.Spool) *exec {
 		id: id, scope: scope, digest: digest, ready: make(chan struct{}), ended: make(chan keeper.Ended, 1),
 		out: &stream{kind: wirev1.Stream_STREAM_STDOUT, path: sp.File(id, "out")},
 		err: &stream{kind: wirev1.Stream_STREAM_STDERR, path: sp.File(id, "err")},
+	}
+}
+
+// defaultDrain is how long a pipe that outlives its leader is waited for, when the spec says nothing.
+const defaultDrain = 100 * time.Millisecond
+
+// configure takes what the exec's life needs from its spec.
+func (e *exec) configure(spec *wirev1.ExecSpec) {
+	e.argv, e.drain = spec.GetArgv(), defaultDrain
+	if ms := spec.GetDrainMs(); ms > 0 {
+		e.drain = time.Duration(ms) * time.Millisecond
 	}
 }
 

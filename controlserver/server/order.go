@@ -29,7 +29,7 @@ func (s *Server) order(request *wirev1.ExecRequest) (keeper.Order, error) {
 		Env: environment(spec, who, s.options.Workspace), User: who.Switch, Merge: spec.GetMergeStderr(),
 	}
 	if wire.StdinMode(spec.GetStdin()) == wirev1.StdinMode_STDIN_MODE_INLINE {
-		o.Stdin = append([]byte{}, spec.GetStdin().GetInline()...)
+		o.Stdin, o.Content = keeper.StdinContent, spec.GetStdin().GetInline()
 	}
 	return o, nil
 }

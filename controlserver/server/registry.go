@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/keeper"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/pump"
@@ -30,9 +30,6 @@ type registry struct {
 func newRegistry(sp *spool.Spool, d *door, log *slog.Logger) *registry {
 	return &registry{spool: sp, door: d, log: log, live: map[string]*exec{}}
 }
-
-// defaultDrain is how long a pipe that outlives its leader is waited for, when the spec says nothing.
-const defaultDrain = 100 * time.Millisecond
 
 // find returns an exec that is live or in the spool; spool.ErrUnknown when it is neither.
 func (r *registry) find(id string) (*exec, error) {
@@ -93,10 +90,7 @@ func (r *registry) start(e *exec, spec *wirev1.ExecSpec, order keeper.Order) (*e
 		r.abandon(e, err)
 		return nil, err
 	}
-	e.argv, e.drain = spec.GetArgv(), defaultDrain
-	if ms := spec.GetDrainMs(); ms > 0 {
-		e.drain = time.Duration(ms) * time.Millisecond
-	}
+	e.configure(spec)
 	receipt, err := r.keeper.Start(order)
 	switch {
 	case err != nil:
@@ -111,7 +105,8 @@ func (r *registry) start(e *exec, spec *wirev1.ExecSpec, order keeper.Order) (*e
 		r.failed(e, receipt)
 	default:
 		e.started = &wirev1.Started{Pid: int64(receipt.PID), StartedAtMs: receipt.StartedAt, Epoch: r.keeper.Epoch()}
-		r.wg.Go(func() { r.life(e, receipt.Stdout, receipt.Stderr) })
+		e.files = receipt.Files
+		r.wg.Go(func() { r.life(e) })
 		close(e.ready)
 		return e, nil
 	}
@@ -146,19 +141,69 @@ func (r *registry) record(e *exec, exit *wirev1.Exit) {
 	}
 }
 
+// adopt takes over the execs that lived when this server was born, before it answers anybody.
+func (r *registry) adopt(lives []keeper.Live) {
+	for _, l := range lives {
+		e, err := r.revive(l)
+		if err != nil {
+			r.log.Error("a living exec cannot be taken over", "exec", l.ID, "error", err)
+			l.Files.Close()
+			continue
+		}
+		r.live[e.id] = e
+		if e.exit == nil {
+			r.door.readmit()
+		}
+		r.wg.Go(func() { r.life(e) })
+	}
+	r.log.Info("execs taken over", "count", len(r.live))
+}
+
+func (r *registry) revive(l keeper.Live) (*exec, error) {
+	request, err := r.spool.Spec(l.ID)
+	if err != nil {
+		return nil, err
+	}
+	e := newExec(l.ID, request.GetScope(), request.GetDigest(), r.spool)
+	e.configure(request.GetSpec())
+	for _, s := range []*stream{e.out, e.err} {
+		size, err := r.spool.Size(l.ID, filepath.Base(s.path))
+		if err != nil {
+			return nil, err
+		}
+		s.end.Store(size)
+	}
+	// The server before may have told the end already: it stays as it was told.
+	if e.exit, err = r.spool.Exit(l.ID); err != nil {
+		return nil, err
+	}
+	e.started = &wirev1.Started{Pid: int64(l.PID), StartedAtMs: l.StartedAt, Epoch: r.keeper.Epoch()}
+	e.files = l.Files
+	if l.Ended != nil {
+		e.ended <- *l.Ended
+	}
+	close(e.ready)
+	return e, nil
+}
+
 // life is an exec from its start to the last byte of its last pipe: pump both streams, wait for the end
 // of the process, let the output settle, put the end on record, and only then tell of it. Whoever
 // holds a pipe longer is pumped on: its bytes lie beyond the ends that Exit names.
-func (r *registry) life(e *exec, stdout, stderr *os.File) {
+func (r *registry) life(e *exec) {
 	var pumps sync.WaitGroup
-	r.pump(&pumps, e, e.out, stdout)
-	r.pump(&pumps, e, e.err, stderr)
+	r.pump(&pumps, e, e.out, e.files.Stdout)
+	r.pump(&pumps, e, e.err, e.files.Stderr)
 	ended := <-e.ended
-	exit := e.exitOf(ended, e.settle())
-	r.record(e, exit)
-	e.finish(exit)
-	r.door.leave()
+	if exit, _ := e.end(); exit == nil {
+		exit = e.exitOf(ended, e.settle())
+		r.record(e, exit)
+		e.finish(exit)
+		r.door.leave()
+	}
 	pumps.Wait()
+	if err := r.keeper.Release(e.id); err != nil {
+		r.log.Error("exec is not released", "exec", e.id, "error", err)
+	}
 	r.remove(e)
 }
 
@@ -192,7 +237,11 @@ func (r *registry) onEnded(ended keeper.Ended) {
 		r.log.Error("a process ended that belongs to no exec", "exec", ended.ID)
 		return
 	}
-	e.ended <- ended
+	select {
+	case e.ended <- ended:
+	default:
+		// Told twice: in the greeting and by itself.
+	}
 }
 
 // running are the execs that have a process.

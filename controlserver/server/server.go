@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -23,14 +24,16 @@ import (
 type Options struct {
 	Spool *spool.Spool
 	Kind  wirev1.SpoolKind
-	// Keeper makes the keeper, given whom to notify of ends.
-	Keeper    func(notify func(keeper.Ended)) (keeper.Keeper, error)
+	// Keeper gives the keeper and the execs that live already, told whom to notify of ends.
+	Keeper    func(notify func(keeper.Ended)) (keeper.Keeper, []keeper.Live, error)
 	Trust     token.Trust
 	App       string
 	Machine   string
 	Accounts  *account.Accounts
 	Workspace string
-	Log       *slog.Logger
+	// Run is a directory that lasts as long as the keeper; what the next server must know lies there.
+	Run string
+	Log *slog.Logger
 	// BodyTime is how long a request's body may take to arrive; 0 means DefaultBodyTime.
 	BodyTime time.Duration
 	// Now is the clock of tokens and ids; nil means time.Now.
@@ -53,9 +56,9 @@ type Server struct {
 // maxIDAge is how far back an id may lie: the machine remembers ids at least so long.
 const maxIDAge = 24 * time.Hour
 
-// New makes a server and its keeper.
+// New makes a server for a keeper, and takes over what lives.
 func New(o Options) (*Server, error) {
-	if o.Spool == nil || o.Keeper == nil || o.Accounts == nil || o.Log == nil || o.App == "" || o.Machine == "" || o.Workspace == "" {
+	if o.Spool == nil || o.Keeper == nil || o.Accounts == nil || o.Log == nil || o.App == "" || o.Machine == "" || o.Workspace == "" || o.Run == "" {
 		return nil, errors.New("control server: an option is missing")
 	}
 	if o.Now == nil {
@@ -69,11 +72,17 @@ func New(o Options) (*Server, error) {
 		options: o, instance: uuid.NewString(), fences: newFences(o.Spool), door: d,
 		execs: newRegistry(o.Spool, d, o.Log), log: o.Log,
 	}
-	k, err := o.Keeper(s.execs.onEnded)
+	early := newMailbox()
+	k, lives, err := o.Keeper(early.put)
 	if err != nil {
 		return nil, err
 	}
 	s.keeper, s.execs.keeper = k, k
+	if d.until, err = s.recallQuiesce(); err != nil {
+		return nil, err
+	}
+	s.execs.adopt(lives)
+	early.open(s.execs.onEnded)
 	return s, nil
 }
 
@@ -84,4 +93,35 @@ func (s *Server) Handler() http.Handler {
 	path, rpc := wirev1connect.NewControlServiceHandler(s, connect.WithCompression("gzip", nil, nil))
 	mux.Handle(path, s.prove(rpc))
 	return mux
+}
+
+// mailbox holds what is told before there is somebody to tell.
+type mailbox struct {
+	mu   sync.Mutex
+	kept []keeper.Ended
+	to   func(keeper.Ended)
+}
+
+func newMailbox() *mailbox { return &mailbox{} }
+
+func (b *mailbox) put(e keeper.Ended) {
+	b.mu.Lock()
+	to := b.to
+	if to == nil {
+		b.kept = append(b.kept, e)
+	}
+	b.mu.Unlock()
+	if to != nil {
+		to(e)
+	}
+}
+
+func (b *mailbox) open(to func(keeper.Ended)) {
+	b.mu.Lock()
+	kept := b.kept
+	b.kept, b.to = nil, to
+	b.mu.Unlock()
+	for _, e := range kept {
+		to(e)
+	}
 }

@@ -37,6 +37,9 @@ type Spool struct {
 // ErrHeld says that another process has the spool open.
 var ErrHeld = errors.New("spool is held by another control server")
 
+// Join opens a spool that another process holds the lock of: the server's, beside its keeper.
+func Join(root string) *Spool { return &Spool{root: root} }
+
 // Open makes the directory if need be, with mode 0700, and takes its lock until Close.
 func Open(root string) (*Spool, error) {
 	for _, dir := range []string{root, filepath.Join(root, "execs"), filepath.Join(root, "fences")} {
@@ -62,7 +65,12 @@ func Open(root string) (*Spool, error) {
 }
 
 // Close gives the lock back.
-func (s *Spool) Close() error { return s.lock.Close() }
+func (s *Spool) Close() error {
+	if s.lock == nil {
+		return nil
+	}
+	return s.lock.Close()
+}
 
 // Dir is the directory of an exec. Only ids that wire.IDTime accepts name one.
 func (s *Spool) Dir(id string) string { return filepath.Join(s.root, "execs", id) }
@@ -80,6 +88,15 @@ func (s *Spool) Create(id string) error {
 		return fmt.Errorf("spool exec: %w", err)
 	}
 	return nil
+}
+
+// Has says whether an id is taken.
+func (s *Spool) Has(id string) bool {
+	if _, err := wire.IDTime(id); err != nil {
+		return false
+	}
+	_, err := os.Stat(s.Dir(id))
+	return err == nil
 }
 
 // IDs are the execs of the spool, newest first.

@@ -40,6 +40,38 @@ type Ended struct {
 	UserUS       int64
 	SystemUS     int64
 	MaxRSS       int64 // bytes
+	// OutOfMemory: the kernel killed for want of memory while it lived, and nobody sent its KILL.
+	OutOfMemory bool
+}
+
+// StrongerCause is which of two causes stays: what the machine did of itself outweighs a client's
+// signal, which may not have been meant to end anything, and the first of equals stays.
+func StrongerCause(have, next wirev1.ExitCause) wirev1.ExitCause {
+	rank := func(c wirev1.ExitCause) int {
+		switch c {
+		case wirev1.ExitCause_EXIT_CAUSE_UNSPECIFIED, wirev1.ExitCause_EXIT_CAUSE_EXITED:
+			return 0
+		case wirev1.ExitCause_EXIT_CAUSE_SIGNALED_BY_CLIENT:
+			return 1
+		}
+		return 2
+	}
+	if rank(next) > rank(have) {
+		return next
+	}
+	return have
+}
+
+// CauseOf is the cause to tell, from the one on record and what the kernel said: a client's signal that
+// did not end the process is none.
+func CauseOf(recorded wirev1.ExitCause, e Ended) wirev1.ExitCause {
+	switch {
+	case e.OutOfMemory:
+		return wirev1.ExitCause_EXIT_CAUSE_OUT_OF_MEMORY
+	case recorded == wirev1.ExitCause_EXIT_CAUSE_SIGNALED_BY_CLIENT && e.Signal == 0 && e.Code < 128:
+		return wirev1.ExitCause_EXIT_CAUSE_EXITED
+	}
+	return recorded
 }
 
 // AppendStarted records the process of an exec.
@@ -59,11 +91,14 @@ func (s *Spool) AppendCause(id string, cause wirev1.ExitCause) error {
 
 // AppendEnded records how a process ended.
 func (s *Spool) AppendEnded(id string, e Ended) error {
-	core := 0
-	if e.Core {
-		core = 1
+	return s.appendState(id, fmt.Sprintf("ended %d %d %d %d %d %d %d %d", e.Code, e.Signal, bit(e.Core), e.At, e.UserUS, e.SystemUS, e.MaxRSS, bit(e.OutOfMemory)))
+}
+
+func bit(set bool) int {
+	if set {
+		return 1
 	}
-	return s.appendState(id, fmt.Sprintf("ended %d %d %d %d %d %d %d", e.Code, e.Signal, core, e.At, e.UserUS, e.SystemUS, e.MaxRSS))
+	return 0
 }
 
 func (s *Spool) appendState(id, line string) error {
@@ -117,14 +152,12 @@ func (st *State) apply(line string) {
 			st.Failure = &Failure{Step: wirev1.StartFailure(number(f[0])), Text: text}
 		}
 	case "cause":
-		if st.Cause == wirev1.ExitCause_EXIT_CAUSE_EXITED {
-			st.Cause = wirev1.ExitCause(number(rest))
-		}
+		st.Cause = StrongerCause(st.Cause, wirev1.ExitCause(number(rest)))
 	case "ended":
 		if f := strings.Fields(rest); len(f) >= 7 {
 			st.Ended = &Ended{
 				Code: int(number(f[0])), Signal: int(number(f[1])), Core: f[2] == "1", At: number(f[3]),
-				UserUS: number(f[4]), SystemUS: number(f[5]), MaxRSS: number(f[6]),
+				UserUS: number(f[4]), SystemUS: number(f[5]), MaxRSS: number(f[6]), OutOfMemory: len(f) > 7 && f[7] == "1",
 			}
 		}
 	}

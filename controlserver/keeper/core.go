@@ -1,0 +1,243 @@
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
+)
+
+// Core is the keeper's work: it implements Keeper for a server in the same process, and Serve puts it
+// behind a socket.
+type Core struct {
+	spool  *spool.Spool
+	epoch  string
+	notify func(Ended)
+	log    *slog.Logger
+	forker *forker
+	groups cgroups
+	// tame puts children back to the usual OOM score, where the keeper could lower its own.
+	tame bool
+
+	// mu is held over a fork and its record, and over a reap and its record: no child is reaped
+	// before the record of its start is there, and none is signalled after its reap.
+	mu       sync.Mutex
+	children map[int]*child    // by pid, until reaped
+	kept     map[string]*child // by id, until released
+	foreign  map[int]func(unix.WaitStatus)
+	haunted  []*cgroup // of released execs whose orphans live
+	ooms     ooms
+}
+
+// child is an exec that the keeper knows.
+type child struct {
+	id        string
+	pid       int
+	startedAt int64
+	own       descriptors
+	group     *cgroup
+	cause     wirev1.ExitCause
+	ooms      int64
+	ended     *Ended
+}
+
+// Options say how a Core works.
+type Options struct {
+	Spool *spool.Spool
+	// Notify is called once for every started exec, after its end is on record, by Reap's goroutine.
+	Notify func(Ended)
+	Log    *slog.Logger
+	// Own says that the calling goroutine's thread may be taken for forking: Start is then only called
+	// from it. Otherwise a thread is started for it.
+	Own bool
+}
+
+// NewCore makes a keeper with an epoch of its own, parent of all orphans below this process.
+func NewCore(o Options) (*Core, error) {
+	epoch, err := newEpoch()
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become the parent of orphans: %w", err)
+	}
+	f := &forker{}
+	if o.Own {
+		err = claimThread()
+	} else {
+		f, err = newForker()
+	}
+	if err != nil {
+		return nil, err
+	}
+	k := &Core{
+		spool: o.Spool, epoch: epoch, notify: o.Notify, log: o.Log, forker: f, groups: findCgroups(epoch),
+		children: map[int]*child{}, kept: map[string]*child{}, foreign: map[int]func(unix.WaitStatus){},
+		ooms: ooms{now: time.Now},
+	}
+	k.groups.clear(func(id string) bool { return k.spool.Has(id) })
+	return k, nil
+}
+
+// Epoch names this life of the keeper.
+func (k *Core) Epoch() string { return k.epoch }
+
+// Close gives the keeper's own resources up. With a forking thread of its own the children die with it.
+func (k *Core) Close() {
+	k.mu.Lock()
+	k.haunted = slices.DeleteFunc(k.haunted, (*cgroup).gone)
+	for _, c := range k.kept {
+		c.own.closeAll()
+		if c.group != nil {
+			c.group.gone()
+		}
+	}
+	k.mu.Unlock()
+	k.forker.close()
+}
+
+// Start makes the process of an exec, at most once for an id.
+func (k *Core) Start(o Order) (Receipt, error) {
+	r, own, err := k.start(&o)
+	if err != nil || r.PID == 0 {
+		return r, err
+	}
+	if r.Files, err = own.duplicate(); err != nil {
+		return Receipt{}, fmt.Errorf("hand pipes over: %w", err)
+	}
+	return r, nil
+}
+
+// start is Start with the keeper's own descriptors, which stay the keeper's.
+func (k *Core) start(o *Order) (Receipt, descriptors, error) {
+	if err := k.spool.Create(o.ID); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return Receipt{Existed: true}, descriptors{}, nil
+		}
+		return Receipt{}, descriptors{}, err
+	}
+	if err := k.spool.WriteSpec(o.ID, o.Record); err != nil {
+		return Receipt{}, descriptors{}, err
+	}
+	if f := checkDir(o); f != nil {
+		return k.fail(o, f)
+	}
+	program, f := lookup(o)
+	if f != nil {
+		return k.fail(o, f)
+	}
+	e, err := openEnds(o)
+	if err != nil {
+		return k.fail(o, failure(wirev1.StartFailure_START_FAILURE_RESOURCES, "the machine cannot open pipes: "+errno(err)))
+	}
+	defer e.closeChildSide()
+	group := k.groups.make(o.ID)
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := k.ooms.recent()
+	pid, err := k.forker.fork(program, o, e.child, group)
+	if err != nil {
+		e.own.closeAll()
+		if group != nil {
+			group.gone()
+		}
+		return k.fail(o, execFailure(err))
+	}
+	c := &child{
+		id: o.ID, pid: pid, startedAt: time.Now().UnixMilli(), own: e.own, group: group, ooms: before,
+		cause: wirev1.ExitCause_EXIT_CAUSE_EXITED,
+	}
+	k.children[pid], k.kept[o.ID] = c, c
+	if k.tame {
+		tame(pid)
+	}
+	if err := k.spool.AppendStarted(o.ID, pid, c.startedAt, k.epoch); err != nil {
+		// The process runs and its pipes are held: the exec lives on, its record ends with this life.
+		k.log.Error("start is not on record", "exec", o.ID, "error", err)
+	}
+	return Receipt{PID: pid, StartedAt: c.startedAt}, c.own, nil
+}
+
+func (k *Core) fail(o *Order, f *spool.Failure) (Receipt, descriptors, error) {
+	r := Receipt{Failure: f, StartedAt: time.Now().UnixMilli()}
+	if err := k.spool.AppendFailed(o.ID, r.StartedAt, k.epoch, *f); err != nil {
+		return Receipt{}, descriptors{}, err
+	}
+	return r, descriptors{}, nil
+}
+
+// CloseStdin gives up the keeper's copies of an exec's stdin.
+func (k *Core) CloseStdin(id string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.kept[id]; c != nil {
+		c.own.close(fdStdin, fdStdinHash, fdStdinPipe, fdStdinTail)
+	}
+	return nil
+}
+
+// Release forgets an ended exec.
+func (k *Core) Release(id string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.kept[id]
+	if c == nil || c.ended == nil {
+		return nil
+	}
+	c.own.closeAll()
+	delete(k.kept, id)
+	if c.group != nil && !c.group.gone() {
+		k.haunted = append(k.haunted, c.group)
+	}
+	return nil
+}
+
+// Signal sends a signal to an exec's leader, to its process group, or to all its processes.
+func (k *Core) Signal(s Shot) (Hit, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.kept[s.ID]
+	if c == nil || c.ended != nil {
+		return Hit{}, nil
+	}
+	if cause := spool.StrongerCause(c.cause, s.Cause); cause != c.cause {
+		c.cause = cause
+		if err := k.spool.AppendCause(s.ID, s.Cause); err != nil {
+			k.log.Error("cause is not on record", "exec", s.ID, "error", err)
+		}
+	}
+	sig := unix.Signal(s.Signal)
+	hit := Hit{Delivered: true, ReachedBy: wirev1.TreeKill_TREE_KILL_WALK}
+	switch s.Target {
+	case wirev1.SignalTarget_SIGNAL_TARGET_LEADER:
+		return hit, ignoreGone(unix.Kill(c.pid, sig))
+	case wirev1.SignalTarget_SIGNAL_TARGET_TREE:
+		return k.signalTree(c, sig)
+	}
+	return hit, ignoreGone(unix.Kill(-c.pid, sig))
+}
+
+// TreeKill says how whole trees are reached here.
+func (k *Core) TreeKill() wirev1.TreeKill {
+	if k.groups.dir != "" {
+		return wirev1.TreeKill_TREE_KILL_CGROUP
+	}
+	return wirev1.TreeKill_TREE_KILL_WALK
+}
+
+// ignoreGone: a process that is a zombie by now takes no signal and needs none.
+func ignoreGone(err error) error {
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}

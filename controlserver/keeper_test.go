@@ -1,0 +1,194 @@
+package controlserver_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/machinetest"
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/probe"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
+)
+
+// containerd/containerd#8856, cri-o/cri-o#3771: a restart of the daemon orphaned the command's pipes, or
+// killed it by EPIPE.
+func TestServerKilledUnderARunningCommandLosesNothing(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	c := m.Client(machinetest.ClientOptions{})
+	before, err := c.Hello(limited(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := begin(t, c, shell(`i=0; while [ ! -e go ]; do echo $i; i=$((i+1)); done; echo "end $i"; exit 3`))
+	for round := range 5 {
+		at := listed(t, c, exec.id).GetStdoutEnd()
+		was := m.ServerPID()
+		m.KillServer()
+		eventually(t, fmt.Sprintf("output after kill %d", round), func() bool {
+			return m.ServerPID() != was && listed(t, c, exec.id).GetStdoutEnd() > at
+		})
+	}
+	run(t, c, shell("touch go"))
+	got := exec.wait(t)
+	lines := strings.Split(strings.TrimSuffix(got.stdout, "\n"), "\n")
+	for i, line := range lines[:len(lines)-1] {
+		if line != fmt.Sprint(i) {
+			t.Fatalf("line %d is %q", i, line)
+		}
+	}
+	if want := fmt.Sprintf("end %d", len(lines)-1); got.Exit.GetCode() != 3 || lines[len(lines)-1] != want {
+		t.Fatalf("got %v, %q, want %q", got.Exit, lines[len(lines)-1], want)
+	}
+	after, err := c.Hello(limited(t))
+	if err != nil || after.GetEpoch() != before.GetEpoch() || after.GetServerInstance() == before.GetServerInstance() {
+		t.Fatalf("got %v, %v", after, err)
+	}
+}
+
+func TestCommandThatEndsWhileThereIsNoServerIsToldRight(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	c := m.Client(machinetest.ClientOptions{})
+	for range 10 {
+		exec := begin(t, c, shell(`echo before; while kill -0 "$1" 2>/dev/null; do :; done; echo after; exit 6`, fmt.Sprint(m.ServerPID())))
+		was := m.ServerPID()
+		m.KillServer()
+		if got := exec.wait(t); got.stdout != "before\nafter\n" || got.Exit.GetCode() != 6 {
+			t.Fatalf("got %q, %v", got.stdout, got.Exit)
+		}
+		eventually(t, "the next server", func() bool { return m.ServerPID() != was })
+	}
+}
+
+func TestRetryOfAStartAcrossAKillRunsOnce(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	c := m.Client(machinetest.ClientOptions{})
+	stop := make(chan struct{})
+	killed := make(chan int)
+	go func() {
+		kills := 0
+		tick := time.NewTicker(70 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				m.KillServer()
+				kills++
+			case <-stop:
+				killed <- kills
+				return
+			}
+		}
+	}()
+	for i := range 100 {
+		got := run(t, c, shell(`echo "$1" >>count; echo "out $1"; exit $(($1 % 100))`, fmt.Sprint(i)))
+		if got.stdout != fmt.Sprintf("out %d\n", i) || int(got.Exit.GetCode()) != i%100 {
+			t.Fatalf("command %d: %q, %v", i, got.stdout, got.Exit)
+		}
+	}
+	close(stop)
+	if kills := <-killed; kills < 10 {
+		t.Fatalf("only %d kills", kills)
+	}
+	var want strings.Builder
+	for i := range 100 {
+		fmt.Fprintln(&want, i)
+	}
+	if got := run(t, c, shell("cat count")); got.stdout != want.String() {
+		t.Fatalf("ran %q", got.stdout)
+	}
+}
+
+func TestLongStreamUnderKillsIsHashEqual(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	c := m.Client(machinetest.ClientOptions{})
+	const size = 128 << 20
+	// A stream whose every byte depends on its place.
+	const script = `yes 0123456789abcdefghijklmnopqrstuvwxyz | head -c "$1"`
+	sink := &hashSink{sum: sha256.New(), kill: func(at uint64) { m.KillServer() }, every: 8 << 20}
+	got, err := c.Run(limited(t), client.Command{Spec: shell(script, fmt.Sprint(size)), Follow: client.Follow{Patience: time.Minute}}, sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sha256.New()
+	local := exec.Command("sh", "-c", script, "sh", fmt.Sprint(size))
+	local.Stdout = want
+	if err := local.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if got.Exit.GetStdoutEnd() != size || !bytes.Equal(sink.sum.Sum(nil), want.Sum(nil)) || sink.kills < 5 {
+		t.Fatalf("%d bytes of %d, %d kills, or other bytes", got.Exit.GetStdoutEnd(), size, sink.kills)
+	}
+}
+
+// hashSink hashes stdout and calls kill every so many bytes.
+type hashSink struct {
+	sum   hash.Hash
+	kill  func(at uint64)
+	every uint64
+	next  uint64
+	kills int
+}
+
+func (s *hashSink) Started(*wirev1.Started) error { return nil }
+func (s *hashSink) Gap(*wirev1.Gap) error         { return io.ErrUnexpectedEOF }
+func (s *hashSink) Output(_ wirev1.Stream, offset uint64, data []byte) error {
+	if s.next += 0; offset >= s.next && s.kill != nil {
+		s.next = offset + s.every
+		if offset > 0 {
+			s.kill(offset)
+			s.kills++
+		}
+	}
+	_, err := s.sum.Write(data)
+	return err
+}
+
+func TestServerThatCannotStartIsNotStartedForEver(t *testing.T) {
+	_, err := machinetest.Launch(t, machinetest.Options{Env: []string{"FLYFLEET_RUN=/dev/null/x"}})
+	if err == nil || !strings.Contains(err.Error(), "control server does not start") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestQuiesceOutlivesTheServer(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	c := m.Client(machinetest.ClientOptions{})
+	if a := ask(t, m, probe.Question{QuiesceMS: 60000}); a.Quiesce != "closed" {
+		t.Fatalf("got %+v", a)
+	}
+	was := m.ServerPID()
+	m.KillServer()
+	eventually(t, "the next server", func() bool { return m.ServerPID() != was })
+	if a := ask(t, m, probe.Question{}); a.State != "quiesced" {
+		t.Fatalf("got %+v", a)
+	}
+	ask(t, m, probe.Question{Resume: true})
+	m.KillServer()
+	run(t, c, shell("true"))
+}
+
+func TestStopWhileTheServerIsDeadStillDrains(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	c := m.Client(machinetest.ClientOptions{})
+	exec := begin(t, c, shell(`trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.1; done`))
+	eventually(t, "the trap", func() bool { return listed(t, c, exec.id).GetStdoutEnd() == 6 })
+	m.KillServer()
+	m.Signal(15)
+	if err := m.Wait(); err != nil {
+		t.Fatalf("got %v\n%s", err, m.Log())
+	}
+	exec.cancel()
+	record, err := os.ReadFile(filepath.Join(m.Data, "spool", "execs", exec.id, "exit"))
+	if err != nil || !strings.Contains(string(record), "MACHINE_STOPPING") {
+		t.Fatalf("got %s, %v", record, err)
+	}
+}
