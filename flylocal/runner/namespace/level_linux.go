@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/user"
@@ -26,7 +27,7 @@ const (
 	// preferredBase is where real root maps them: a range that neither people, nor /etc/subuid, nor systemd-nspawn
 	// (up to 0x6fffffff) give out.
 	preferredBase = 0x70000000
-	// fewestIDs is enough for an exec user of 10000 and "nobody" is not among them; below it nothing is worth mapping.
+	// fewestIDs leaves room for an exec user of 10000; below it nothing is worth mapping.
 	fewestIDs = 16384
 )
 
@@ -71,6 +72,11 @@ func rootMapping() (mapping, error) {
 	if err := errors.Join(uerr, gerr); err != nil {
 		return mapping{}, fmt.Errorf("find unprivileged ids: %w", err)
 	}
+	return rangeWithin(uids, gids)
+}
+
+// rangeWithin chooses from the ids that exist here.
+func rangeWithin(uids, gids idRange) (mapping, error) {
 	end := min(uids.start+uids.count, gids.start+gids.count)
 	base := max(1, uids.start, gids.start, min(preferredBase, end-wantIDs))
 	m := mapping{level: Mapped, byRoot: true, base: base, count: min(wantIDs, end-base)}
@@ -87,13 +93,20 @@ func highest(path string) (idRange, error) {
 		return idRange{}, err
 	}
 	defer f.Close()
-	var best idRange
-	lines := bufio.NewScanner(f)
+	best, err := highestOf(f)
+	if err != nil {
+		return idRange{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return best, nil
+}
+
+func highestOf(idMap io.Reader) (best idRange, err error) {
+	lines := bufio.NewScanner(idMap)
 	for lines.Scan() {
 		var r idRange
 		var outside int
 		if _, err := fmt.Sscan(lines.Text(), &r.start, &outside, &r.count); err != nil {
-			return idRange{}, fmt.Errorf("%s: %w", path, err)
+			return idRange{}, err
 		}
 		if r.start >= best.start {
 			best = r

@@ -117,9 +117,18 @@ func (r *Runner) choose(ctx context.Context) error {
 		return fmt.Errorf("level %s is not to be had here (it needs newuidmap and ranges in /etc/subuid and /etc/subgid, or for single-id an ordinary user)", r.options.Level)
 	}
 	if err := errors.Join(failures...); len(failures) == len(candidates) || r.options.Level != "" {
-		return fmt.Errorf("the namespace runner does not work here: %w", err)
+		return fmt.Errorf("the namespace runner does not work here: %w%s", err, appArmorHint())
 	}
 	return nil
+}
+
+// appArmorHint explains a kernel that makes user namespaces and then gives them no rights, as Ubuntu's since 23.10.
+func appArmorHint() string {
+	b, err := os.ReadFile("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+	if err != nil || os.Geteuid() == 0 || strings.TrimSpace(string(b)) != "1" {
+		return ""
+	}
+	return "; AppArmor restricts user namespaces here: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 allows them, or use the process runner, which gives no isolation"
 }
 
 // prepare makes the runner's directories for the chosen mapping.

@@ -60,8 +60,13 @@ func (r *Runner) Start(ctx context.Context, spec runner.Spec) (runner.Instance, 
 	if err != nil {
 		return nil, fmt.Errorf("unpack %s: %w", spec.ImageRef, err)
 	}
-	l, err := newLayout(spec, root)
+	port, err := r.ports.take()
 	if err != nil {
+		return nil, fmt.Errorf("boot machine %s: %w", spec.MachineID, err)
+	}
+	l, err := newLayout(spec, root, port)
+	if err != nil {
+		r.ports.release(port)
 		return nil, fmt.Errorf("boot machine %s: %w", spec.MachineID, err)
 	}
 	i, err := r.boot(ctx, spec, l)
@@ -71,10 +76,11 @@ func (r *Runner) Start(ctx context.Context, spec runner.Spec) (runner.Instance, 
 	return i, nil
 }
 
-// boot starts the supervisor and, by it, the entrypoint.
+// boot starts the supervisor and, by it, the entrypoint. The machine's port is released when it is down.
 func (r *Runner) boot(ctx context.Context, spec runner.Spec, l *layout) (*instance, error) {
 	program, err := l.program(spec.Argv[0])
 	if err != nil {
+		r.ports.release(l.port)
 		return nil, fmt.Errorf("find the entrypoint: %w", err)
 	}
 	i := &instance{layout: l, workDir: l.workDir(spec), answer: make(chan supervise.Event), done: make(chan struct{}), commands: map[int]bool{}}
@@ -84,6 +90,7 @@ func (r *Runner) boot(ctx context.Context, spec runner.Spec, l *layout) (*instan
 	})
 	if err != nil {
 		i.end()
+		r.ports.release(l.port)
 		return nil, err
 	}
 	first := make(chan supervise.Event, 1)
@@ -93,7 +100,10 @@ func (r *Runner) boot(ctx context.Context, spec runner.Spec, l *layout) (*instan
 			r.cfg.Log.Warn("console", "machine", spec.MachineID, "error", err)
 		}
 	})
-	go i.watch(events, first, &helpers)
+	go func() {
+		i.watch(events, first, &helpers)
+		r.ports.release(l.port)
+	}()
 	select {
 	case e := <-first:
 		if e.Error != "" {

@@ -1,10 +1,8 @@
 package process
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path"
@@ -36,9 +34,9 @@ type layout struct {
 	env       []string
 }
 
-// newLayout makes the machine's directories and takes a free port.
-func newLayout(spec runner.Spec, root string) (*layout, error) {
-	l := &layout{root: root, mounts: spec.Mounts}
+// newLayout makes the machine's directories.
+func newLayout(spec runner.Spec, root string, port int) (*layout, error) {
+	l := &layout{root: root, mounts: spec.Mounts, port: port}
 	if len(spec.Files) > 0 {
 		// Files change the root, so the machine gets one of its own.
 		l.root = filepath.Join(spec.Dir, "rootfs")
@@ -54,14 +52,11 @@ func newLayout(spec runner.Spec, root string) (*layout, error) {
 	if err := l.chooseData(spec); err != nil {
 		return nil, err
 	}
-	var err error
-	if l.port, err = freePort(); err != nil {
-		return nil, err
-	}
 	temp := os.TempDir()
 	if len(temp) > longestTemp {
 		temp = "/tmp"
 	}
+	var err error
 	if l.run, err = os.MkdirTemp(temp, "ff-"); err != nil {
 		return nil, fmt.Errorf("make the machine's run directory: %w", err)
 	}
@@ -90,21 +85,6 @@ func (l *layout) chooseData(spec runner.Spec) error {
 	}
 	l.data = filepath.Join(spec.Dir, "data")
 	return os.MkdirAll(l.data, 0o755)
-}
-
-// freePort finds a port that is free now. Another program may take it before the machine does; the machine then fails
-// to boot, as it would with any taken port.
-func freePort() (int, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it neither waits nor stays
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer ln.Close()
-	addr, ok := ln.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.New("find a free port: not TCP")
-	}
-	return addr.Port, nil
 }
 
 // environment is the machine's, with what is translated here.

@@ -27,6 +27,7 @@ import (
 type Runner struct {
 	cfg    runner.Config
 	images *imagecache.Cache
+	ports  ports
 }
 
 // New makes the runner. It works on every Unix.
@@ -39,7 +40,7 @@ func New(_ context.Context, cfg runner.Config) (runner.Runner, error) {
 		return nil, err
 	}
 	cfg.Log.Warn("the process runner isolates nothing: machines run as you, on this computer's files and network")
-	return &Runner{cfg: cfg, images: images}, nil
+	return &Runner{cfg: cfg, images: images, ports: ports{taken: map[int]bool{}}}, nil
 }
 
 // Name is "process".
