@@ -97,14 +97,14 @@ func (l *Lab) close() {
 func (l *Lab) Spec(verb ...string) runner.Spec {
 	l.t.Helper()
 	l.count++
-	id := "machine-" + string(rune('a'+l.count))
+	id := "machine-" + strconv.Itoa(l.count)
 	dir := filepath.Join(l.Dir, id)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		l.t.Fatal(err)
 	}
 	return runner.Spec{
 		App: "app", MachineID: id, InstanceID: "i1", Network: "net", Region: "ams", MemoryMB: 256, Dir: dir, Fresh: true,
-		PrivateIP: netip.AddrFrom16([16]byte{0xfd, 0xaa, 13: byte(l.count), 15: 2}),
+		PrivateIP: netip.AddrFrom16([16]byte{0xfd, 0xaa, 12: byte(l.count >> 8), 13: byte(l.count), 15: 2}),
 		ImageRef:  "registry.example/app@" + l.digest, Image: l.image, ImageDigest: l.digest,
 		Argv: append([]string{AppPath, AppArg}, verb...),
 	}
