@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/crashpoint"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
@@ -118,12 +119,14 @@ func (k *Core) Start(o Order) (Receipt, error) {
 
 // start is Start with the keeper's own descriptors, which stay the keeper's.
 func (k *Core) start(o *Order) (Receipt, descriptors, error) {
+	crashpoint.At(crashpoint.BeforeMkdir)
 	if err := k.spool.Create(o.ID); err != nil {
 		if errors.Is(err, os.ErrExist) {
 			return Receipt{Existed: true}, descriptors{}, nil
 		}
 		return Receipt{}, descriptors{}, err
 	}
+	crashpoint.At(crashpoint.MkdirFork)
 	if err := k.spool.WriteSpec(o.ID, o.Record); err != nil {
 		return Receipt{}, descriptors{}, err
 	}
@@ -160,10 +163,12 @@ func (k *Core) start(o *Order) (Receipt, descriptors, error) {
 	if k.tame {
 		tame(pid)
 	}
+	crashpoint.At(crashpoint.ForkStarted)
 	if err := k.spool.AppendStarted(o.ID, pid, c.startedAt, k.epoch); err != nil {
 		// The process runs and its pipes are held: the exec lives on, its record ends with this life.
 		k.log.Error("start is not on record", "exec", o.ID, "error", err)
 	}
+	crashpoint.At(crashpoint.StartedReply)
 	return Receipt{PID: pid, StartedAt: c.startedAt}, c.own, nil
 }
 

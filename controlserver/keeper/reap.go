@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/crashpoint"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
@@ -28,6 +29,7 @@ func (k *Core) Reap(ctx context.Context) error {
 		switch {
 		case err == nil:
 			for _, ended := range k.reap() {
+				crashpoint.At(crashpoint.ExitNotify)
 				k.notify(ended)
 			}
 		case errors.Is(err, unix.EINTR):

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/crashpoint"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 )
 
@@ -148,6 +149,7 @@ func (h *House) spawn(link int) (<-chan unix.WaitStatus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the server: %w", err)
 	}
+	crashpoint.Victim(pid)
 	h.core.foreign[pid] = func(status unix.WaitStatus) { exited <- status }
 	if h.core.tame {
 		tame(pid)

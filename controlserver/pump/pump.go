@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/crashpoint"
 )
 
 // Pump owns one pipe's read end and the one file it goes to.
@@ -125,6 +127,7 @@ func (p *Pump) pass(pipe int, discard bool) (int64, error) {
 			_, _ = unix.FcntlInt(uintptr(pipe), unix.F_SETPIPE_SZ, onePass)
 			p.wide = true
 		}
+		crashpoint.At(crashpoint.Pumping)
 		p.grown(uint64(p.offset))
 	}
 	return n, err

@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/crashpoint"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
@@ -149,6 +150,7 @@ func (s *Server) Attach(ctx context.Context, call *connect.Request[wirev1.Attach
 	if started != nil {
 		started.AlreadyStarted = true
 	}
+	crashpoint.At(crashpoint.Attach)
 	return s.answer("Attach", s.stream(ctx, request.GetFence(), started, newSubscriber(e, from, request.GetFollow(), stream.Send)))
 }
 

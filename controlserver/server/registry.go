@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/crashpoint"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/keeper"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/pump"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
@@ -91,6 +92,7 @@ func (r *registry) start(e *exec, spec *wirev1.ExecSpec, order keeper.Order) (*e
 		return nil, err
 	}
 	e.configure(spec)
+	crashpoint.At(crashpoint.BeforeOrder)
 	receipt, err := r.keeper.Start(order)
 	switch {
 	case err != nil:
@@ -197,6 +199,7 @@ func (r *registry) life(e *exec) {
 	if exit, _ := e.end(); exit == nil {
 		exit = e.exitOf(ended, e.settle())
 		r.record(e, exit)
+		crashpoint.At(crashpoint.ExitRecord)
 		e.finish(exit)
 		r.door.leave()
 	}
