@@ -4,7 +4,6 @@ package crashpoint
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,8 +11,8 @@ import (
 	"syscall"
 )
 
-// dirEnv names a directory. A file in it with a point's name arms that point for one death; a line with
-// the name is appended to the file "killed" there before it.
+// dirEnv names a directory. A file in it with a point's name arms that point for one death, and is gone
+// after it.
 const dirEnv = "FLYFLEET_CRASHPOINTS"
 
 var victim atomic.Int64
@@ -35,14 +34,6 @@ func At(p Point) {
 	if !lives(pid) || os.Remove(filepath.Join(dir, string(p))) != nil {
 		return
 	}
-	note, err := os.OpenFile(filepath.Join(dir, "killed"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = fmt.Fprintln(note, p)
-	}
-	if err != nil {
-		panic(err)
-	}
-	note.Close()
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 	if pid == os.Getpid() {
 		select {}

@@ -102,12 +102,13 @@ type Machine struct {
 	Root    token.Root
 	Key     token.SigningKey
 
-	t     testing.TB
-	cmd   *exec.Cmd
-	stdin io.Closer
-	log   *logWatch
-	done  chan struct{}
-	err   error
+	t       testing.TB
+	program []string
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	log     *logWatch
+	done    chan struct{}
+	err     error
 }
 
 // Options change how Start starts a machine.
@@ -119,6 +120,9 @@ type Options struct {
 	Env []string
 	// Attr is the server process's.
 	Attr *syscall.SysProcAttr
+	// Program is another control server to run, with its arguments; none is the test binary. It is
+	// told everything by environment, and stopped by a signal.
+	Program []string
 }
 
 // Start runs a server and waits until it serves. It is stopped, and its files removed, with the test.
@@ -142,7 +146,11 @@ func Launch(t testing.TB, o Options) (*Machine, error) {
 	if err := m.keys(o.Root); err != nil {
 		return nil, err
 	}
-	m.cmd = exec.CommandContext(context.Background(), "/proc/self/exe")
+	m.program = o.Program
+	if len(o.Program) == 0 {
+		o.Program = []string{"/proc/self/exe"}
+	}
+	m.cmd = exec.CommandContext(context.Background(), o.Program[0], o.Program[1:]...)
 	m.cmd.Env = append(append(os.Environ(), serveEnv+"=1", "FLYFLEET_LISTEN=127.0.0.1:0", "FLYFLEET_DATA="+m.Data,
 		"FLYFLEET_RUN="+m.Run, "FLYFLEET_TRUST="+m.Root.Trust(), "FLY_APP_NAME="+App, "FLY_MACHINE_ID="+ID,
 		"FLYFLEET_GRACE=5s"), o.Env...)
@@ -207,6 +215,9 @@ func (m *Machine) keys(root *token.Root) error {
 // Close stops the server as the platform would and waits for it; after 30 s it is killed.
 func (m *Machine) Close() {
 	m.stdin.Close()
+	if len(m.program) > 0 {
+		_ = m.cmd.Process.Signal(syscall.SIGTERM)
+	}
 	if !m.wait(30 * time.Second) {
 		m.t.Errorf("the control server did not stop")
 		_ = m.cmd.Process.Kill()

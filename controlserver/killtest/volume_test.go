@@ -1,0 +1,3 @@
+package killtest
+
+func volumeMain() int { return 0 }
