@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -17,12 +18,15 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
+	"github.com/flyfleet/terraform-provider-flyfleet/fleet/swap"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/account"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/app"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/image"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/ip"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/machine"
 	"github.com/flyfleet/terraform-provider-flyfleet/provider/volume"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/token"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/transport"
 )
 
 // Address is where Terraform looks for this provider.
@@ -68,7 +72,8 @@ func (p *flyfleet) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 	}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "Fleets of tenant sandboxes on Fly.io: one app with one machine and one volume per tenant. An image swap plans one changed line per machine " +
-			"and changes nothing but the image. Everything here may come from the environment; configuring makes no call.",
+			"and changes nothing but the image. Everything here may come from the environment; configuring makes no call. Where `FLYFLEET_TRANSPORT` and " +
+			"`FLYFLEET_SIGNING_KEY` are set, each swapped machine must also answer over the wire.",
 		Attributes: map[string]schema.Attribute{
 			"org": text("Slug of the Fly organization. Default: `FLY_ORG`."),
 			"token": schema.StringAttribute{
@@ -138,7 +143,29 @@ func (p *flyfleet) account(c config, defaults account.Defaults) (*account.Accoun
 	if err != nil {
 		return nil, err
 	}
-	return account.New(client, defaults), nil
+	hello, err := p.hello()
+	if err != nil {
+		return nil, err
+	}
+	return account.New(client, defaults, hello), nil
+}
+
+// hello is the wire gate of swaps, where FLYFLEET_TRANSPORT and FLYFLEET_SIGNING_KEY say how and as whom machines are
+// reached; nil where they do not.
+func (p *flyfleet) hello() (func(ctx context.Context, app, machine string) error, error) {
+	road, value := p.getenv("FLYFLEET_TRANSPORT"), p.getenv("FLYFLEET_SIGNING_KEY")
+	if road == "" || value == "" {
+		return nil, nil
+	}
+	dial, err := transport.Parse(road)
+	if err != nil {
+		return nil, fmt.Errorf("FLYFLEET_TRANSPORT: %w", err)
+	}
+	key, err := token.LoadSigningKey(value)
+	if err != nil {
+		return nil, fmt.Errorf("FLYFLEET_SIGNING_KEY: %w", err)
+	}
+	return swap.HelloOver(dial, key, "op/"+cmp.Or(key.Person(), "terraform")), nil
 }
 
 func defaultsOf(c config) (account.Defaults, error) {

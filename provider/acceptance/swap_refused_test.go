@@ -14,6 +14,7 @@ import (
 
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/token"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
@@ -149,6 +150,34 @@ func TestCommandBetweenQuestionAndUpdateIsRefused(t *testing.T) {
 	result, err := wireClient.Run(t.Context(), client.Command{Spec: shell("echo back"), Follow: client.Follow{Wait: 30 * time.Second}}, client.Writers(&out, &out))
 	if err != nil || result.Exit.GetCode() != 0 || out.String() != "back\n" {
 		t.Errorf("after the swap: %v, %v, %q", result.Exit, err, out.String())
+	}
+}
+
+// Where a key and a road to the machines are configured, the new version must also say Hello over the wire: one that
+// answers its probe and refuses the key has failed the swap.
+func TestSwapIsJudgedOverTheWireWhereThatIsConfigured(t *testing.T) {
+	p, w := startTenants(t, 1, "")
+	w.env = append(w.env, "FLYFLEET_TRANSPORT=socks5://"+p.local.SocksAddr()+"?network=runtime", "FLYFLEET_SIGNING_KEY="+p.key.String())
+	w.setImage(p.image(t, "v2"))
+	w.apply()
+
+	stranger, err := token.NewRoot("acceptance")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := stranger.Delegate("rt-stranger", []string{"*"}, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.env = append(w.env, "FLYFLEET_SIGNING_KEY="+key.String())
+	w.setImage(p.image(t, "v3"))
+	result := w.run("apply", "-auto-approve", "-input=false", "-no-color")
+	if result.Err == nil {
+		t.Fatalf("a machine that refuses the key passed the gate:\n%s", result.Output)
+	}
+	mentions(t, result.Output, "Hello", p.machine(t, "acc-0").ID)
+	if strings.Contains(result.Output, key.String()) {
+		t.Error("the error shows the key")
 	}
 }
 

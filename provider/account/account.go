@@ -3,6 +3,7 @@
 package account
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -45,10 +46,11 @@ type Defaults struct {
 }
 
 // New makes the account of a client. It makes no call.
-func New(client *flyapi.Client, defaults Defaults) *Account {
+// hello is the wire gate of swaps, nil where no transport and key are configured.
+func New(client *flyapi.Client, defaults Defaults, hello func(ctx context.Context, app, machine string) error) *Account {
 	return &Account{
 		ID: rand.Text(), Fly: client, Inventory: inventory.New(client), Claims: claims.New(),
-		Swap: swap.New(client, swap.Options{Poll: time.Second}), Defaults: defaults,
+		Swap: swap.New(client, swap.Options{Poll: time.Second, Hello: hello}), Defaults: defaults,
 	}
 }
 

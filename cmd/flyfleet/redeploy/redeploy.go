@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,8 +16,6 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/rollout"
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/swap"
-	"github.com/flyfleet/terraform-provider-flyfleet/wire"
-	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
 )
 
 // The exit codes beside 0 and 2 (usage).
@@ -131,19 +127,7 @@ func hello(s *settings.Settings) (func(ctx context.Context, app, machine string)
 	if err != nil {
 		return nil, err
 	}
-	scope := settings.Scope(key)
-	return func(ctx context.Context, app, machine string) error {
-		wc, err := client.New(client.Options{
-			Address: net.JoinHostPort(app+".flycast", strconv.Itoa(wire.ControlPort)), Dial: dial, Scope: scope,
-			Tokens: client.SignWith(key, app, machine, scope, scope),
-		})
-		if err != nil {
-			return err
-		}
-		defer wc.Close()
-		_, err = wc.Hello(ctx)
-		return err
-	}, nil
+	return swap.HelloOver(dial, key, settings.Scope(key)), nil
 }
 
 // line is one outcome as it comes.
