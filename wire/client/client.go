@@ -114,28 +114,9 @@ func (c *Client) RPC() wirev1connect.ControlServiceClient { return c.rpc }
 
 // Hello asks which machine answers and what it can do. Without a deadline in ctx it waits 30 s.
 func (c *Client) Hello(ctx context.Context) (*wirev1.HelloResponse, error) {
-	ctx, cancel := withLimit(ctx)
-	defer cancel()
-	answer, err := c.rpc.Hello(ctx, connect.NewRequest(&wirev1.HelloRequest{
+	return call(ctx, c, "hello", c.rpc.Hello, &wirev1.HelloRequest{
 		WireMin: wire.Version, WireMax: wire.Version, ClientBuild: c.options.Build,
-	}))
-	if err != nil {
-		return nil, c.failed("hello", err)
-	}
-	return answer.Msg, nil
-}
-
-// Signal sends a signal to an exec of the client's scope.
-func (c *Client) Signal(ctx context.Context, id string, signal int32, target wirev1.SignalTarget) (*wirev1.SignalResponse, error) {
-	ctx, cancel := withLimit(ctx)
-	defer cancel()
-	answer, err := c.rpc.Signal(ctx, connect.NewRequest(&wirev1.SignalRequest{
-		ExecId: id, Scope: c.options.Scope, Fence: c.options.Fence, Signal: signal, Target: target,
-	}))
-	if err != nil {
-		return nil, c.failed("signal exec "+id, err)
-	}
-	return answer.Msg, nil
+	})
 }
 
 func withLimit(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"time"
 
@@ -35,12 +36,23 @@ type Follow struct {
 	// Patience is how long a broken transport is retried without any progress; 0 means 30 s. Any
 	// event from the machine, a beat too, starts the count again.
 	Patience time.Duration
-	// TermOnCancel sends TERM to the exec's process group when ctx ends, and follows for 5 s more.
-	// Otherwise the exec runs on.
+	// Once takes what the machine has now and returns; Exit and Lost are then both nil while the exec
+	// runs. It is for Attach: a Run that has to start the exec follows it.
+	Once bool
+	// Stdin is sent to an exec whose spec says STDIN_MODE_PIPE, and its end as the end of file. A Run
+	// sends it from offset 0, an Attach from where the exec's stdin ends. At most 2 MiB that the machine
+	// has not accepted are kept. Stdin is read by a goroutine of its own, which Run cannot interrupt:
+	// when Run returns it may still be inside one Read, whose bytes are dropped; close the source to
+	// end it.
+	Stdin io.Reader
+	// TermOnCancel sends TERM, or CancelSignal, to the exec's process group when ctx ends or Stdin
+	// fails, and follows for 5 s more. Otherwise the exec runs on.
 	TermOnCancel bool
+	CancelSignal int32
 }
 
-// Result is what is known of an exec. With a nil error exactly one of Exit and Lost is set.
+// Result is what is known of an exec. With a nil error of Run or Attach exactly one of Exit and Lost is
+// set, but for Once.
 type Result struct {
 	ID      string
 	Started *wirev1.Started
@@ -85,8 +97,30 @@ func (c *Client) Run(ctx context.Context, command Command, sink Sink) (Result, e
 	if err := wire.CheckExec(request); err != nil {
 		return Result{ID: command.ID}, wire.Invalid(err)
 	}
+	if command.Stdin != nil && wire.StdinMode(command.Spec.GetStdin()) != wirev1.StdinMode_STDIN_MODE_PIPE {
+		return Result{ID: command.ID}, wire.Invalid(&wire.FieldError{Field: "spec.stdin.mode", Problem: "is not PIPE, so that nothing can be sent"})
+	}
 	return c.newRun(command.ID, command.Follow, sink, request).drive(ctx)
 }
+
+// errStarted ends a Start's stream.
+var errStarted = errors.New("started")
+
+// Start is Run that returns once the machine says that the exec has a process, and leaves it running.
+// The Result then has Started; it has Exit or Lost instead where no process was made.
+func (c *Client) Start(ctx context.Context, command Command) (Result, error) {
+	command.Stdin = nil
+	result, err := c.Run(ctx, command, leaving{Writers(nil, nil)})
+	if errors.Is(err, errStarted) {
+		err = nil
+	}
+	return result, err
+}
+
+// leaving is a Sink that ends a run at its start.
+type leaving struct{ Sink }
+
+func (leaving) Started(*wirev1.Started) error { return errStarted }
 
 // Attach follows an exec that is known to the machine, as Run does; it never starts anything.
 func (c *Client) Attach(ctx context.Context, id string, follow Follow, sink Sink) (Result, error) {
@@ -104,6 +138,7 @@ type run struct {
 	request *wirev1.ExecRequest // nil: attach only
 	cursor  cursor
 	result  Result
+	begun   chan struct{} // closed at the first Started
 
 	waited   time.Duration // on retryable refusals
 	renewed  bool          // a fresh token was asked for since the last progress
@@ -115,18 +150,30 @@ func (c *Client) newRun(id string, follow Follow, sink Sink, request *wirev1.Exe
 	if follow.Patience <= 0 {
 		follow.Patience = defaultPatience
 	}
+	if request != nil {
+		follow.Once = false
+	}
 	return &run{
-		client: c, follow: follow, sink: sink, request: request, result: Result{ID: id},
+		client: c, follow: follow, sink: sink, request: request, result: Result{ID: id}, begun: make(chan struct{}),
 		cursor: cursor{stdout: follow.From.GetStdout(), stderr: follow.From.GetStderr()},
 	}
 }
 
 func (r *run) drive(ctx context.Context) (Result, error) {
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
 	live, stop := r.outlive(ctx)
 	defer stop()
+	fed := r.feed(live, abort)
 	err := r.loop(live)
+	unfed := fed()
 	r.result.Gaps, r.result.Offsets = r.cursor.gaps, r.cursor.offsets()
-	if err != nil && ctx.Err() != nil && r.result.Exit == nil && r.result.Lost == nil {
+	ended := r.result.Exit != nil || r.result.Lost != nil
+	if _, refused := wire.AsError(unfed); err == nil && unfed != nil && !refused {
+		// An exec that has ended needs no more stdin, but it ended without all of it.
+		err = r.client.failed("exec "+r.result.ID, unfed)
+	}
+	if err != nil && ctx.Err() != nil && !ended {
 		err = fmt.Errorf("exec %s on %s: %w", r.result.ID, r.client.options.Address, context.Cause(ctx))
 	}
 	return r.result, err
@@ -149,7 +196,11 @@ func (r *run) outlive(ctx context.Context) (context.Context, func()) {
 		}
 		grace, end := context.WithTimeout(live, cancelGrace)
 		defer end()
-		_, err := r.client.Signal(grace, r.result.ID, sigTerm, wirev1.SignalTarget_SIGNAL_TARGET_GROUP)
+		number := int32(sigTerm)
+		if r.follow.CancelSignal != 0 {
+			number = r.follow.CancelSignal
+		}
+		_, err := r.client.Signal(grace, r.result.ID, number, wirev1.SignalTarget_SIGNAL_TARGET_GROUP)
 		if err != nil {
 			r.client.log.Warn("cancelled exec was not signalled", "exec", r.result.ID, "error", err)
 			cancel()

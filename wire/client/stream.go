@@ -68,7 +68,7 @@ func (r *run) open(ctx context.Context) (*connect.ServerStreamForClient[wirev1.E
 	}
 	return r.client.rpc.Attach(ctx, connect.NewRequest(&wirev1.AttachRequest{
 		ExecId: r.result.ID, Scope: r.client.options.Scope, Fence: r.client.options.Fence,
-		From: r.cursor.offsets(), Follow: true,
+		From: r.cursor.offsets(), Follow: !r.follow.Once,
 	}))
 }
 
@@ -80,6 +80,7 @@ func (r *run) take(event *wirev1.Event) (bool, error) {
 			return false, nil
 		}
 		r.result.Started = e.Started
+		close(r.begun)
 		return false, sunk(r.sink.Started(e.Started))
 	case *wirev1.Event_Chunk:
 		offset, data, err := r.cursor.chunk(e.Chunk)
@@ -94,6 +95,9 @@ func (r *run) take(event *wirev1.Event) (bool, error) {
 			return false, err
 		}
 		return false, sunk(r.sink.Gap(gap))
+	case *wirev1.Event_Beat:
+		// Without follow a Beat ends the stream; else it is only a sign of life.
+		return r.follow.Once, nil
 	case *wirev1.Event_Exit:
 		if err := r.cursor.complete(e.Exit); err != nil {
 			return false, err
@@ -104,7 +108,7 @@ func (r *run) take(event *wirev1.Event) (bool, error) {
 		r.result.Lost = e.Lost
 		return true, nil
 	}
-	// A Beat, or an event of a later version: only a sign of life.
+	// An event of a later version: a sign of life, no more.
 	return false, nil
 }
 

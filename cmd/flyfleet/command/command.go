@@ -17,8 +17,11 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/demo"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/execute"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/keygen"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/kill"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/local"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/logs"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/machines"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/ps"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/redeploy"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/settings"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/setup"
@@ -30,6 +33,9 @@ type grammar struct {
 
 	Local    local.Command    `cmd:"" help:"The Fly platform on this computer."`
 	Exec     execute.Command  `cmd:"" help:"Run a command on a tenant's machine."`
+	Ps       ps.Command       `cmd:"" help:"List your commands on a tenant's machine."`
+	Logs     logs.Command     `cmd:"" help:"Show the output of a command."`
+	Kill     kill.Command     `cmd:"" help:"Send a signal to a command."`
 	Machines machines.Command `cmd:"" help:"List the machines of the fleet."`
 	Setup    setup.Command    `cmd:"" name:"setup-fly-app" help:"Prepare a tenant's app: network, address, image."`
 	Redeploy redeploy.Command `cmd:"" name:"redeploy-fleet" help:"Swap the image of a fleet, or of one machine."`

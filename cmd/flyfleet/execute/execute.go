@@ -5,31 +5,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
-	"strings"
+	"io"
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/ending"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/reach"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/settings"
-	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
-	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
-// ownFailure is the exit code when the command's own code is not known.
-const ownFailure = 125
-
 // Command is `flyfleet exec`.
 type Command struct {
-	App     string            `arg:"" help:"App of the tenant."`
-	Argv    []string          `arg:"" name:"command" help:"Command and arguments; put -- before them."`
-	Machine string            `help:"Id of the machine, for an app with several."`
-	Cwd     string            `help:"Directory to run in. Default: the workspace."`
-	Env     map[string]string `help:"Environment variable NAME=value for the command; may be repeated." mapsep:"none"`
-	Timeout time.Duration     `help:"Send TERM to the command after this much time."`
-	Wait    time.Duration     `default:"60s" help:"How long to wait while the machine is swapped, stopping or full."`
+	App         string            `arg:"" help:"App of the tenant."`
+	Argv        []string          `arg:"" optional:"" name:"command" help:"Command and arguments; put -- before them."`
+	Machine     string            `help:"Id of the machine, for an app with several."`
+	Interactive bool              `short:"i" help:"Send stdin to the command, byte by byte."`
+	Terminal    bool              `short:"t" help:"Give the command a terminal; with -i it is yours."`
+	Detach      bool              `xor:"follow" help:"Print the exec's id once the command runs, and leave it running."`
+	Attach      string            `xor:"follow" placeholder:"ID" help:"Follow an exec that was started before, from its first byte to its end."`
+	Cwd         string            `help:"Directory to run in. Default: the workspace."`
+	Env         map[string]string `help:"Environment variable NAME=value for the command; may be repeated." mapsep:"none"`
+	Timeout     time.Duration     `help:"End the command after it ran for so long: TERM, then KILL. The machine keeps this limit."`
+	Wait        time.Duration     `default:"60s" help:"How long to wait while the machine is swapped, stopping or full."`
 }
 
 // Help is the long help.
@@ -37,24 +36,15 @@ func (*Command) Help() string {
 	return `stdout and stderr are the command's. The exit code is the command's too; 128 + n when signal n ended it; 125 when flyfleet
 itself failed or the machine cannot tell how the command ended, with the cause on stderr.
 
-Interrupting sends TERM to the command and waits for its end.`
+Interrupting sends TERM to the command and waits for its end; with -i -t it sends HUP, as a closed terminal does. Interrupting
+--attach leaves the command running. flyfleet ps lists what runs, flyfleet logs shows its output, flyfleet kill ends it.`
 }
 
 // Run runs the command and ends with its code.
 func (e *Command) Run(ctx context.Context, c *console.Console, s *settings.Settings) error {
-	sink := newSink(c)
-	machine, result, err := e.run(ctx, s, sink)
+	code, err := e.run(ctx, c, s)
 	if err != nil {
-		return &console.Exit{Code: ownFailure, Err: err}
-	}
-	code, note := verdict(result)
-	if note != "" {
-		c.Note("flyfleet: %s", note)
-	}
-	if c.JSON {
-		if err := sink.report(c, e.App, machine, result, code); err != nil {
-			return &console.Exit{Code: ownFailure, Err: err}
-		}
+		return &console.Exit{Code: ending.Unknown, Err: err}
 	}
 	if code != 0 {
 		return &console.Exit{Code: code}
@@ -62,46 +52,66 @@ func (e *Command) Run(ctx context.Context, c *console.Console, s *settings.Setti
 	return nil
 }
 
-func (e *Command) run(ctx context.Context, s *settings.Settings, sink client.Sink) (string, client.Result, error) {
-	api, err := s.Platform()
+func (e *Command) run(ctx context.Context, c *console.Console, s *settings.Settings) (int, error) {
+	if err := e.check(c); err != nil {
+		return 0, err
+	}
+	m, err := reach.Open(ctx, s, e.App, e.Machine)
 	if err != nil {
-		return "", client.Result{}, err
+		return 0, err
 	}
-	defer api.Close()
-	key, err := s.Key()
+	defer m.Close()
+	w := &work{Command: e, console: c, machine: m, sink: newSink(c)}
+	if err := w.prepare(ctx); err != nil {
+		return 0, m.Failed(err, e.Attach, false)
+	}
+	result, err := w.do(ctx)
 	if err != nil {
-		return "", client.Result{}, err
+		return 0, m.Failed(err, result.ID, result.Started != nil)
 	}
-	dial, err := s.Dial()
-	if err != nil {
-		return "", client.Result{}, err
+	if e.Detach && result.Started != nil {
+		return 0, detached(c, m, result)
 	}
-	machine, address, err := e.target(ctx, api)
-	if err != nil {
-		return "", client.Result{}, err
+	code, note := ending.Verdict(result)
+	if note != "" {
+		c.Note("flyfleet: %s", note)
 	}
-	scope := settings.Scope(key)
-	wc, err := client.New(client.Options{
-		Address: address, Dial: dial, Scope: scope,
-		Tokens: client.SignWith(key, e.App, machine, scope, scope),
-	})
-	if err != nil {
-		return machine, client.Result{}, err
+	if c.JSON && !e.Detach {
+		return code, w.sink.report(c, e.App, m.ID, result, code)
 	}
-	defer wc.Close()
-	if e.Timeout > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, e.Timeout, fmt.Errorf("the time given by --timeout (%s) is over", e.Timeout))
-		defer stop()
+	return code, nil
+}
+
+// check refuses flags that contradict each other.
+func (e *Command) check(c *console.Console) error {
+	switch {
+	case e.Attach == "" && len(e.Argv) == 0:
+		return errors.New("there is no command to run; put it after --")
+	case e.Attach != "" && len(e.Argv)+len(e.Env)+len(e.Cwd) > 0, e.Attach != "" && e.Timeout != 0:
+		return errors.New("--attach follows a command that runs already: leave the command, --env, --cwd and --timeout out")
+	case e.Timeout < 0:
+		return fmt.Errorf("--timeout %s is negative", e.Timeout)
+	case e.Terminal && c.JSON && !e.Detach:
+		return errors.New("--json and -t exclude each other")
 	}
-	result, err := wc.Run(ctx, client.Command{
-		Spec:   e.spec(),
-		Follow: client.Follow{Wait: e.Wait, TermOnCancel: true},
-	}, sink)
-	if err != nil {
-		return machine, result, fmt.Errorf("machine %s of app %s: %w%s", machine, e.App, err, advice(err, result))
+	return nil
+}
+
+// started is the JSON form of a detached start.
+type started struct {
+	App       string    `json:"app"`
+	Machine   string    `json:"machine"`
+	ExecID    string    `json:"exec_id"`
+	PID       int64     `json:"pid"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+func detached(c *console.Console, m *reach.Machine, r client.Result) error {
+	doc := started{
+		App: m.App, Machine: m.ID, ExecID: r.ID, PID: r.Started.GetPid(),
+		StartedAt: time.UnixMilli(r.Started.GetStartedAtMs()).UTC(),
 	}
-	return machine, result, nil
+	return c.Result(doc, func(w io.Writer) { fmt.Fprintln(w, r.ID) })
 }
 
 func (e *Command) spec() *wirev1.ExecSpec {
@@ -113,78 +123,4 @@ func (e *Command) spec() *wirev1.ExecSpec {
 		spec.Env = append(spec.Env, &wirev1.EnvVar{Name: []byte(k), Value: []byte(v)})
 	}
 	return spec
-}
-
-// target finds the machine and where it is reached: by flycast, which wakes it, unless the app has several.
-func (e *Command) target(ctx context.Context, api *flyapi.Client) (id, address string, err error) {
-	all, err := api.ListMachines(ctx, e.App)
-	if flyapi.IsNotFound(err) {
-		return "", "", fmt.Errorf("there is no app %s: flyfleet machines lists what there is", e.App)
-	}
-	if err != nil {
-		return "", "", err
-	}
-	var ids []string
-	for _, m := range all {
-		ids = append(ids, m.ID)
-		if m.ID == e.Machine {
-			id = m.ID
-		}
-	}
-	port := strconv.Itoa(wire.ControlPort)
-	switch {
-	case len(all) == 0:
-		return "", "", fmt.Errorf("app %s has no machine", e.App)
-	case e.Machine != "" && id == "":
-		return "", "", fmt.Errorf("app %s has no machine %s, but %s", e.App, e.Machine, strings.Join(ids, ", "))
-	case len(all) == 1:
-		return all[0].ID, net.JoinHostPort(e.App+".flycast", port), nil
-	case id == "":
-		return "", "", fmt.Errorf("app %s has %d machines; choose one with --machine: %s", e.App, len(all), strings.Join(ids, ", "))
-	}
-	return id, net.JoinHostPort(id+".vm."+e.App+".internal", port), nil
-}
-
-// verdict is the exit code as a shell would see it, and what to tell a person besides.
-func verdict(r client.Result) (code int, note string) {
-	switch {
-	case r.Lost != nil:
-		return ownFailure, fmt.Sprintf("the machine cannot tell how the command ended (%s); it may have run", word(r.Lost.GetReason().String(), "LOST_REASON_"))
-	case r.Exit == nil:
-		return ownFailure, "the machine did not say how the command ended"
-	}
-	code = int(r.Exit.GetCode())
-	if n := int(r.Exit.GetSignal()); n != 0 {
-		code = 128 + n
-	}
-	switch r.Exit.GetCause() {
-	case wirev1.ExitCause_EXIT_CAUSE_EXITED, wirev1.ExitCause_EXIT_CAUSE_SIGNALED_BY_CLIENT:
-	default:
-		note = "the command ended by " + word(r.Exit.GetCause().String(), "EXIT_CAUSE_")
-		if m := r.Exit.GetMessage(); m != "" {
-			note += ": " + m
-		}
-	}
-	for _, g := range r.Gaps {
-		note = strings.TrimPrefix(note+fmt.Sprintf("; the machine did not keep part of its %s", word(g.GetStream().String(), "STREAM_")), "; ")
-	}
-	return code, note
-}
-
-func word(enum, prefix string) string {
-	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(enum, prefix)), "_", " ")
-}
-
-// advice names what to look at next.
-func advice(err error, r client.Result) string {
-	var refused *wire.Error
-	switch {
-	case errors.As(err, &refused) && refused.Reason == wirev1.ErrorReason_ERROR_REASON_TOKEN:
-		return "; is the root of " + settings.SigningKey + " in the machine's FLYFLEET_TRUST?"
-	case errors.As(err, &refused), errors.Is(err, context.Canceled):
-		return ""
-	case r.Started != nil:
-		return "; the command may still run as exec " + r.ID
-	}
-	return "; flyfleet machines shows the machine's state"
 }

@@ -136,6 +136,11 @@ func TestExecEndsAsTheCommandEnded(t *testing.T) {
 	t.Run("JSON", jsonForm)
 	t.Run("interrupted", interrupted)
 	t.Run("streamed", streamed)
+	t.Run("detached", detached)
+	t.Run("killed", killed)
+	t.Run("a start that fails is not detached", detachedFailure)
+	t.Run("attaching and leaving", attachedAndLeft)
+	t.Run("contradictions", contradictions)
 	t.Run("a stranger's key", strangersKey)
 }
 

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/ending"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
-	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
 // mostJSON bounds what --json holds in memory, a stream.
@@ -59,10 +59,7 @@ type report struct {
 func (s *sink) report(c *console.Console, app, machine string, r client.Result, code int) error {
 	doc := report{
 		App: app, Machine: machine, ExecID: r.ID, ExitCode: code,
-		Signal: r.Exit.GetSignal(), Message: r.Exit.GetMessage(),
-	}
-	if r.Exit.GetCause() != wirev1.ExitCause_EXIT_CAUSE_UNSPECIFIED {
-		doc.Cause = word(r.Exit.GetCause().String(), "EXIT_CAUSE_")
+		Signal: r.Exit.GetSignal(), Message: r.Exit.GetMessage(), Cause: ending.Cause(r.Exit),
 	}
 	doc.Stdout, doc.StdoutBase64 = text(s.out.Bytes())
 	doc.Stderr, doc.StderrBase64 = text(s.err.Bytes())

@@ -1,9 +1,10 @@
-package execute
+package ending_test
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/ending"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
@@ -23,32 +24,13 @@ func TestExitCodeIsWhatAShellWouldSay(t *testing.T) {
 		"timeout":    {client.Result{Exit: &wirev1.Exit{Cause: wirev1.ExitCause_EXIT_CAUSE_WALL_TIMEOUT, Signal: 15}}, 143, "wall timeout"},
 		"lost":       {client.Result{Lost: &wirev1.Lost{Reason: wirev1.LostReason_LOST_REASON_MACHINE_RESTARTED}}, 125, "machine restarted"},
 		"no ending":  {client.Result{}, 125, "did not say"},
-		"lost bytes": {client.Result{Exit: &wirev1.Exit{Cause: exited}, Gaps: []*wirev1.Gap{{Stream: wirev1.Stream_STREAM_STDOUT}}}, 0, "did not keep part of its stdout"},
+		"lost bytes": {client.Result{Exit: &wirev1.Exit{Cause: exited}, Gaps: []*wirev1.Gap{{Stream: wirev1.Stream_STREAM_STDOUT, From: 3, To: 9, Reason: wirev1.GapReason_GAP_REASON_CAP}}}, 0, "did not keep bytes 3 to 9 of its stdout (cap)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, note := verdict(c.result)
+			code, note := ending.Verdict(c.result)
 			if code != c.code || !strings.Contains(note, c.note) || (c.note == "") != (note == "") {
 				t.Errorf("code %d, note %q; want %d and %q", code, note, c.code, c.note)
 			}
 		})
-	}
-}
-
-func TestOutputThatIsNoTextIsEncoded(t *testing.T) {
-	if plain, encoded := text([]byte("é\n")); plain != "é\n" || encoded != "" {
-		t.Errorf("%q %q", plain, encoded)
-	}
-	if plain, encoded := text([]byte{0xff, 'a'}); plain != "" || encoded != "/2E=" {
-		t.Errorf("%q %q", plain, encoded)
-	}
-}
-
-func TestJSONOutputHasABound(t *testing.T) {
-	var b bounded
-	if _, err := b.Write(make([]byte, mostJSON)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Write([]byte{0}); err == nil || !strings.Contains(err.Error(), "--json") {
-		t.Errorf("error %v", err)
 	}
 }

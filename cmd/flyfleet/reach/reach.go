@@ -1,0 +1,105 @@
+// Package reach finds a tenant's machine and opens the wire to it, as the person of the signing key.
+package reach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/settings"
+	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
+)
+
+// Machine is a machine that can be spoken to. No call was made to it yet.
+type Machine struct {
+	*client.Client
+	App, ID string
+}
+
+// Open finds the machine of an app, the one with the id given when the app has several, and makes a
+// client in the caller's own scope. Close it.
+func Open(ctx context.Context, s *settings.Settings, app, id string) (*Machine, error) {
+	api, err := s.Platform()
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	key, err := s.Key()
+	if err != nil {
+		return nil, err
+	}
+	dial, err := s.Dial()
+	if err != nil {
+		return nil, err
+	}
+	found, address, err := target(ctx, api, app, id)
+	if err != nil {
+		return nil, err
+	}
+	scope := settings.Scope(key)
+	wc, err := client.New(client.Options{
+		Address: address, Dial: dial, Scope: scope,
+		Tokens: client.SignWith(key, app, found, scope, scope),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{Client: wc, App: app, ID: found}, nil
+}
+
+// target finds the machine and where it is reached: by flycast, which wakes it, unless the app has several.
+func target(ctx context.Context, api *flyapi.Client, app, wanted string) (id, address string, err error) {
+	all, err := api.ListMachines(ctx, app)
+	if flyapi.IsNotFound(err) {
+		return "", "", fmt.Errorf("there is no app %s: flyfleet machines lists what there is", app)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	var ids []string
+	for _, m := range all {
+		ids = append(ids, m.ID)
+		if m.ID == wanted {
+			id = m.ID
+		}
+	}
+	port := strconv.Itoa(wire.ControlPort)
+	switch {
+	case len(all) == 0:
+		return "", "", fmt.Errorf("app %s has no machine", app)
+	case wanted != "" && id == "":
+		return "", "", fmt.Errorf("app %s has no machine %s, but %s", app, wanted, strings.Join(ids, ", "))
+	case len(all) == 1:
+		return all[0].ID, net.JoinHostPort(app+".flycast", port), nil
+	case id == "":
+		return "", "", fmt.Errorf("app %s has %d machines; choose one with --machine: %s", app, len(all), strings.Join(ids, ", "))
+	}
+	return id, net.JoinHostPort(id+".vm."+app+".internal", port), nil
+}
+
+// Failed says which machine a call failed on, and what to look at next. started tells that the exec of
+// that id has a process.
+func (m *Machine) Failed(err error, id string, started bool) error {
+	return fmt.Errorf("machine %s of app %s: %w%s", m.ID, m.App, err, m.advice(err, id, started))
+}
+
+func (m *Machine) advice(err error, id string, started bool) string {
+	var refused *wire.Error
+	switch {
+	case errors.As(err, &refused) && refused.Reason == wirev1.ErrorReason_ERROR_REASON_TOKEN:
+		return "; is the root of " + settings.SigningKey + " in the machine's FLYFLEET_TRUST?"
+	case errors.As(err, &refused) && refused.Reason == wirev1.ErrorReason_ERROR_REASON_UNKNOWN_EXEC:
+		return "; flyfleet ps " + m.App + " lists yours"
+	case errors.As(err, &refused), errors.Is(err, context.Canceled):
+		return ""
+	case started:
+		return "; the command may still run: flyfleet exec " + m.App + " --attach " + id
+	}
+	return "; flyfleet machines shows the machine's state"
+}
