@@ -94,6 +94,7 @@ func newTransport(dial transport.DialFunc) *http.Transport {
 		Protocols:          protocols,
 		DisableCompression: true,
 		IdleConnTimeout:    5 * time.Minute,
+		MaxConnsPerHost:    1,
 		HTTP2: &http.HTTP2Config{
 			StrictMaxConcurrentRequests: true,
 			MaxReadFrameSize:            1 << 20,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -26,6 +27,7 @@ type stream = connect.ServerStream[wirev1.Event]
 // peer is a machine that plays one scene a stream.
 type peer struct {
 	wirev1connect.UnimplementedControlServiceHandler
+	address string
 	mu      sync.Mutex
 	scenes  []func(context.Context, *stream) error
 	execs   []*wirev1.ExecRequest
@@ -85,7 +87,8 @@ func play(t *testing.T, tokens client.TokenSource, scenes ...func(context.Contex
 	if tokens == nil {
 		tokens = client.TokenFunc(func(context.Context) (string, error) { return "t", nil })
 	}
-	c, err := client.New(client.Options{Address: server.Listener.Addr().String(), Tokens: tokens, Scope: "s/one", Fence: 3})
+	p.address = server.Listener.Addr().String()
+	c, err := client.New(client.Options{Address: p.address, Tokens: tokens, Scope: "s/one", Fence: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -462,3 +465,51 @@ type onStarted struct {
 }
 
 func (o onStarted) Started(*wirev1.Started) error { o.do(); return nil }
+
+// net/http dials once a request while no connection is up; a hundred machines' worth of connections to one
+// machine would then carry one stream each.
+func TestManyCallsAtOnceShareOneConnectionFromTheFirst(t *testing.T) {
+	const many = 100
+	ready := make(chan struct{})
+	var arrived sync.WaitGroup
+	arrived.Add(many)
+	var scenes []func(context.Context, *stream) error
+	for range many {
+		scenes = append(scenes, func(ctx context.Context, s *stream) error {
+			arrived.Done()
+			select {
+			case <-ready:
+			case <-ctx.Done():
+			}
+			return scene(nil, started(), exit(0, 0))(ctx, s)
+		})
+	}
+	p, _ := play(t, nil, scenes...)
+	dialed := 0
+	c, err := client.New(client.Options{
+		Address: p.address, Scope: "s/one",
+		Tokens: client.TokenFunc(func(context.Context) (string, error) { return "t", nil }),
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialed++ // a second dial at once would also be a data race
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	var wait sync.WaitGroup
+	for range many {
+		wait.Go(func() {
+			if _, err := c.Run(within(t), command(client.Follow{}), client.Writers(nil, nil)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	arrived.Wait()
+	close(ready)
+	wait.Wait()
+	if dialed != 1 {
+		t.Errorf("%d connections were opened", dialed)
+	}
+}

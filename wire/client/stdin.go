@@ -134,7 +134,7 @@ func (f *feeder) write(ctx context.Context, offset uint64, data []byte, eof bool
 			Offset: offset, Data: data, Eof: eof,
 		})
 		switch {
-		case err == nil && answer.GetClosed() && !eof:
+		case err == nil && answer.GetClosed() && (!eof || answer.GetAcceptedTo() < offset+uint64(len(data))):
 			return 0, errUnwanted
 		case err == nil:
 			f.renew = false
