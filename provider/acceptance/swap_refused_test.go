@@ -187,6 +187,8 @@ func shell(script string) *wirev1.ExecSpec {
 
 // command is one exec followed in the background.
 type command struct {
+	id      string
+	pid     int64 // once started
 	started chan struct{}
 	done    chan struct{}
 	result  client.Result
@@ -199,11 +201,15 @@ type command struct {
 // startCommand runs a script and returns once the machine has started it.
 func startCommand(t *testing.T, c *client.Client, script string) *command {
 	t.Helper()
-	run := &command{started: make(chan struct{}), done: make(chan struct{})}
+	id, err := wire.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &command{id: id, started: make(chan struct{}), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(run.done)
-		run.result, run.err = c.Run(ctx, client.Command{Spec: shell(script), Follow: client.Follow{Patience: time.Minute}}, run)
+		run.result, run.err = c.Run(ctx, client.Command{ID: id, Spec: shell(script), Follow: client.Follow{Patience: time.Minute}}, run)
 	}()
 	select {
 	case <-run.started:
@@ -220,6 +226,7 @@ func startCommand(t *testing.T, c *client.Client, script string) *command {
 
 func (c *command) Started(s *wirev1.Started) error {
 	if !s.GetAlreadyStarted() {
+		c.pid = s.GetPid()
 		close(c.started)
 	}
 	return nil
