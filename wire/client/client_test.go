@@ -34,6 +34,7 @@ type peer struct {
 	attachs []*wirev1.AttachRequest
 	signals []*wirev1.SignalRequest
 	tokens  []string
+	stdin   *pipe
 }
 
 func (p *peer) next(header http.Header) func(context.Context, *stream) error {
