@@ -67,6 +67,9 @@ func (c *Config) check() (token.Trust, error) {
 	return trust, nil
 }
 
+// aside is where execs are kept that start while the volume is full.
+func (c *Config) aside() string { return filepath.Join(c.Run, "spool") }
+
 // listener opens the control port on both families where the host has both.
 func listener(address string) (*net.TCPListener, error) {
 	host, port, err := net.SplitHostPort(address)

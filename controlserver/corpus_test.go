@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/machinetest"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
@@ -598,14 +596,6 @@ func TestIdOlderThanTheMachinesMemoryIsRefused(t *testing.T) {
 	}
 	if got := run(t, c, shell("cat count")); got.stdout != "" {
 		t.Fatal("it ran")
-	}
-}
-
-func TestUnservedCallsSayUnimplemented(t *testing.T) {
-	c := machinetest.Start(t, machinetest.Options{}).Client(machinetest.ClientOptions{})
-	_, err := c.RPC().Forbid(limited(t), connect.NewRequest(&wirev1.ForbidRequest{ExecId: newID(t), Scope: machinetest.Scope}))
-	if wire.ReasonOf(err) != wirev1.ErrorReason_ERROR_REASON_UNIMPLEMENTED || connect.CodeOf(err) != connect.CodeUnimplemented {
-		t.Fatalf("got %v", err)
 	}
 }
 

@@ -114,7 +114,9 @@ func TestLongStreamUnderKillsIsHashEqual(t *testing.T) {
 	// A stream whose every byte depends on its place.
 	const script = `yes 0123456789abcdefghijklmnopqrstuvwxyz | head -c "$1"`
 	sink := &hashSink{sum: sha256.New(), kill: func(at uint64) { m.KillServer() }, every: 8 << 20}
-	got, err := c.Run(limited(t), client.Command{Spec: shell(script, fmt.Sprint(size)), Follow: client.Follow{Patience: time.Minute}}, sink)
+	spec := shell(script, fmt.Sprint(size))
+	spec.StdoutCapBytes = 2 * size
+	got, err := c.Run(limited(t), client.Command{Spec: spec, Follow: client.Follow{Patience: time.Minute}}, sink)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +155,11 @@ func (s *hashSink) Output(_ wirev1.Stream, offset uint64, data []byte) error {
 }
 
 func TestServerThatCannotStartIsNotStartedForEver(t *testing.T) {
-	_, err := machinetest.Launch(t, machinetest.Options{Env: []string{"FLYFLEET_RUN=/dev/null/x"}})
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, probe.SocketName, "in the way"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := machinetest.Launch(t, machinetest.Options{Env: []string{"FLYFLEET_RUN=" + dir}})
 	if err == nil || !strings.Contains(err.Error(), "control server does not start") {
 		t.Fatalf("got %v", err)
 	}

@@ -50,7 +50,10 @@ func Serve(ctx context.Context, c Config, command []string, log *slog.Logger) er
 		return err
 	}
 	defer func() { _ = port.Close() }()
-	sp, err := spool.Open(where.spool)
+	if err := probe.MakeDir(c.Run); err != nil {
+		return err
+	}
+	sp, err := spool.Open(where.spool, c.aside())
 	if err != nil {
 		return err
 	}
@@ -60,6 +63,9 @@ func Serve(ctx context.Context, c Config, command []string, log *slog.Logger) er
 		return fmt.Errorf("open the control port: %w", err)
 	}
 	defer file.Close()
+	if err := sp.Reserve(); err != nil {
+		log.Warn("no room is set aside for records", "error", err)
+	}
 	house := &keeper.House{
 		Spool: sp, Listener: file, Server: command, Env: os.Environ(),
 		StopTime: stopBudget + 2*time.Second, Log: log.With("part", "keeper"),
@@ -72,7 +78,7 @@ func ServeCalls(ctx context.Context, c Config, log *slog.Logger) error {
 	if err := conceal(); err != nil {
 		return err
 	}
-	parts, err := build(c, log)
+	parts, err := build(context.WithoutCancel(ctx), c, log)
 	if err != nil {
 		return err
 	}
@@ -129,22 +135,25 @@ func (p *parts) close() {
 	if p.probe != nil {
 		_ = p.probe.Close()
 	}
+	if p.server != nil {
+		p.server.Close()
+	}
 }
 
-func build(c Config, log *slog.Logger) (*parts, error) {
+func build(ctx context.Context, c Config, log *slog.Logger) (*parts, error) {
 	trust, err := c.check()
 	if err != nil {
 		return nil, err
 	}
 	p := &parts{grace: c.Grace}
-	if err := p.fill(c, trust, log); err != nil {
+	if err := p.fill(ctx, c, trust, log); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *parts) fill(c Config, trust token.Trust, log *slog.Logger) error {
+func (p *parts) fill(ctx context.Context, c Config, trust token.Trust, log *slog.Logger) error {
 	where, accounts, err := c.place()
 	if err != nil {
 		return err
@@ -159,8 +168,8 @@ func (p *parts) fill(c Config, trust token.Trust, log *slog.Logger) error {
 	if err := probe.MakeDir(c.Run); err != nil {
 		return err
 	}
-	p.server, err = server.New(server.Options{
-		Spool: spool.Join(where.spool), Kind: kind, Trust: trust, App: c.App, Machine: c.Machine,
+	p.server, err = server.New(ctx, server.Options{
+		Spool: spool.Join(where.spool, c.aside()), Kind: kind, Trust: trust, App: c.App, Machine: c.Machine,
 		Accounts: accounts, Workspace: where.shown, Run: c.Run, BodyTime: c.BodyTime, Log: log,
 		Keeper: func(notify func(keeper.Ended)) (keeper.Keeper, []keeper.Live, error) {
 			remote, lives, err := keeper.Dial(keeper.LinkFD, notify)

@@ -26,12 +26,13 @@ const (
 	MaxChunk = 256 << 10
 	// MaxPageSize bounds one List answer.
 	MaxPageSize = 1000
+	// MaxLimit bounds the time limits of an exec.
+	MaxLimit = 366 * 24 * time.Hour
 	// MaxHold bounds one Hold.
 	MaxHold = 24 * time.Hour
 
 	maxArguments = 1 << 16
 	maxPath      = 4096
-	maxLimit     = 366 * 24 * time.Hour
 	digestBytes  = 32
 )
 
@@ -211,8 +212,8 @@ func checkLimits(s *wirev1.ExecSpec) error {
 		{"unattended_timeout_ms", s.GetUnattendedTimeoutMs()},
 		{"drain_ms", s.GetDrainMs()},
 	} {
-		if l.ms < 0 || l.ms > maxLimit.Milliseconds() {
-			return wrong("spec."+l.field, "is not in 0 to %d", maxLimit.Milliseconds())
+		if l.ms < 0 || l.ms > MaxLimit.Milliseconds() {
+			return wrong("spec."+l.field, "is not in 0 to %d", MaxLimit.Milliseconds())
 		}
 	}
 	if p := s.GetCapPolicy(); p < 0 || p > wirev1.CapPolicy_CAP_POLICY_KILL {

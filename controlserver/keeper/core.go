@@ -120,7 +120,10 @@ func (k *Core) Start(o Order) (Receipt, error) {
 // start is Start with the keeper's own descriptors, which stay the keeper's.
 func (k *Core) start(o *Order) (Receipt, descriptors, error) {
 	crashpoint.At(crashpoint.BeforeMkdir)
-	if err := k.spool.Create(o.ID); err != nil {
+	// On a full volume the command that makes room must still run.
+	room, err := k.spool.Room()
+	aside := err != nil || room.Below()
+	if err := k.spool.Create(o.ID, aside); err != nil {
 		if errors.Is(err, os.ErrExist) {
 			return Receipt{Existed: true}, descriptors{}, nil
 		}
@@ -169,7 +172,7 @@ func (k *Core) start(o *Order) (Receipt, descriptors, error) {
 		k.log.Error("start is not on record", "exec", o.ID, "error", err)
 	}
 	crashpoint.At(crashpoint.StartedReply)
-	return Receipt{PID: pid, StartedAt: c.startedAt}, c.own, nil
+	return Receipt{PID: pid, StartedAt: c.startedAt, Volatile: aside}, c.own, nil
 }
 
 func (k *Core) fail(o *Order, f *spool.Failure) (Receipt, descriptors, error) {

@@ -168,10 +168,7 @@ func (e *ends) openTerminal(o *Order) error {
 	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
 		return fmt.Errorf("terminal: %w", err)
 	}
-	slave, err := unix.IoctlRetInt(master, unix.TIOCGPTPEER)
-	if err != nil {
-		slave, err = openSlave(master)
-	}
+	slave, err := openSlave(master)
 	if err != nil {
 		return fmt.Errorf("terminal: %w", err)
 	}
@@ -189,13 +186,19 @@ func (e *ends) openTerminal(o *Order) error {
 	return err
 }
 
-// openSlave opens a terminal's other side by its name.
+// openSlave opens a terminal's other side: by the master itself, because /dev/pts may be another
+// namespace's; by its name where the kernel (before 4.13) knows no other way.
 func openSlave(master int) (int, error) {
+	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, flags)
+	if errno == 0 {
+		return int(fd), nil
+	}
 	n, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
 	if err != nil {
 		return -1, err
 	}
-	return unix.Open("/dev/pts/"+strconv.Itoa(n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	return unix.Open("/dev/pts/"+strconv.Itoa(n), flags, 0)
 }
 
 // ownPipe makes a pipe both of whose ends are ours and never block.

@@ -37,6 +37,8 @@ import (
 type Keeper interface {
 	// Epoch names this life of the keeper.
 	Epoch() string
+	// TreeKill says how all processes of an exec can be reached here.
+	TreeKill() wirev1.TreeKill
 	// Start runs the transaction above. An error means that it stopped before the point of no return,
 	// or that its outcome could not be recorded; a process that could not be made is no error but
 	// Receipt.Failure. The caller closes the Receipt's files.
@@ -99,7 +101,9 @@ type Receipt struct {
 	PID     int
 	// StartedAt is in Unix milliseconds, also with Failure.
 	StartedAt int64
-	Files     Files
+	// Volatile: the volume was full, so the exec is kept beside it.
+	Volatile bool
+	Files    Files
 }
 
 // Live is an exec that has a process, or that a server has not released yet.

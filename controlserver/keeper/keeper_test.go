@@ -30,7 +30,7 @@ func samples() []*message {
 		{kind: kindCloseStdin, id: "id"},
 		{kind: kindSweep, signal: 9},
 		{kind: kindServing},
-		{kind: kindStarted, receipt: &Receipt{PID: 5, StartedAt: 6, Files: Files{expect: 0b10110001}}, text: "why"},
+		{kind: kindStarted, receipt: &Receipt{PID: 5, StartedAt: 6, Volatile: true, Files: Files{expect: 0b10110001}}, text: "why"},
 		{kind: kindStarted, receipt: &Receipt{Failure: &spool.Failure{Step: 3, Text: "no"}, StartedAt: 6}},
 		{kind: kindStarted, receipt: &Receipt{Existed: true}},
 		{kind: kindHit, hit: &Hit{Delivered: true, ReachedBy: 2, MayHaveEscaped: true}},

@@ -177,6 +177,7 @@ func (w *encoder) receipt(r *Receipt) {
 	}
 	w.i64(int64(r.PID))
 	w.i64(r.StartedAt)
+	w.flag(r.Volatile)
 	w.u64(uint64(r.Files.mask()))
 }
 
@@ -289,7 +290,7 @@ func (r *decoder) receipt() *Receipt {
 	if r.flag() {
 		a.Failure = &spool.Failure{Step: wirev1.StartFailure(r.i64()), Text: r.text()}
 	}
-	a.PID, a.StartedAt = int(r.i64()), r.i64()
+	a.PID, a.StartedAt, a.Volatile = int(r.i64()), r.i64(), r.flag()
 	a.Files.expect = r.u32()
 	return a
 }

@@ -33,6 +33,10 @@ const serveEnv = "FLYFLEET_TEST_SERVE"
 // BodyTimeEnv in Options.Env shortens the time that a body may take.
 const BodyTimeEnv = "FLYFLEET_TEST_BODY_TIME"
 
+// TmpfsEnv in Options.Env mounts a tmpfs with that size on the data directory first: for a server in a
+// mount namespace of its own.
+const TmpfsEnv = "FLYFLEET_TEST_TMPFS"
+
 // ProcEnv in Options.Env, set to "true", mounts a /proc of the server's own first: for a server in a PID
 // namespace of its own.
 const ProcEnv = "FLYFLEET_TEST_PROC"
@@ -69,6 +73,17 @@ func serveMain() int {
 	if os.Getenv(ProcEnv) == "true" && os.Getenv(serveEnv) != "calls" {
 		if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 			fmt.Fprintln(os.Stderr, "mount /proc:", err)
+			return 1
+		}
+	}
+	if size := os.Getenv(TmpfsEnv); size != "" && os.Getenv(serveEnv) != "calls" {
+		data := os.Getenv("FLYFLEET_DATA")
+		err := os.MkdirAll(data, 0o755)
+		if err == nil {
+			err = syscall.Mount("tmpfs", data, "tmpfs", 0, "mode=0755,size="+size)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "mount a tmpfs:", err)
 			return 1
 		}
 	}

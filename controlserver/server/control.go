@@ -16,24 +16,14 @@ import (
 
 // Signal sends one signal to a running exec.
 func (s *Server) Signal(ctx context.Context, call *connect.Request[wirev1.SignalRequest]) (*connect.Response[wirev1.SignalResponse], error) {
-	request := call.Msg
-	if err := wire.CheckSignal(request); err != nil {
-		return nil, s.answer("Signal", wire.Invalid(err))
-	}
-	if err := scope(ctx, request.GetScope()); err != nil {
-		return nil, s.answer("Signal", err)
-	}
-	release, err := s.fences.guard(request.GetScope(), request.GetFence())
+	r := call.Msg
+	e, release, err := s.act(ctx, wire.CheckSignal(r), r.GetExecId(), r.GetScope(), r.GetFence())
 	if err != nil {
 		return nil, s.answer("Signal", err)
 	}
 	defer release()
-	e, err := s.known(request.GetExecId(), request.GetScope())
-	if err != nil {
-		return nil, s.answer("Signal", err)
-	}
 	hit, err := s.keeper.Signal(keeper.Shot{
-		ID: e.id, Signal: int(request.GetSignal()), Target: request.GetTarget(),
+		ID: e.id, Signal: int(r.GetSignal()), Target: r.GetTarget(),
 		Cause: wirev1.ExitCause_EXIT_CAUSE_SIGNALED_BY_CLIENT,
 	})
 	if err != nil {
@@ -119,7 +109,7 @@ func (e *exec) info() *wirev1.ExecInfo {
 		Attached: uint32(e.attached.Load()), Digest: e.digest,
 	}
 	left := maxListedArgv
-	for _, a := range e.argv {
+	for _, a := range e.spec.GetArgv() {
 		if len(a) > left {
 			info.Argv = append(info.Argv, a[:left])
 			break
@@ -128,33 +118,4 @@ func (e *exec) info() *wirev1.ExecInfo {
 		left -= len(a)
 	}
 	return info
-}
-
-func unserved(rpc string) error {
-	return wire.Refuse(wirev1.ErrorReason_ERROR_REASON_UNIMPLEMENTED, "%s is not served by this control server: see the features in Hello", rpc).Connect()
-}
-
-// WriteStdin is not served.
-func (s *Server) WriteStdin(context.Context, *connect.Request[wirev1.WriteStdinRequest]) (*connect.Response[wirev1.WriteStdinResponse], error) {
-	return nil, unserved("WriteStdin")
-}
-
-// Resize is not served.
-func (s *Server) Resize(context.Context, *connect.Request[wirev1.ResizeRequest]) (*connect.Response[wirev1.ResizeResponse], error) {
-	return nil, unserved("Resize")
-}
-
-// Hold is not served.
-func (s *Server) Hold(context.Context, *connect.Request[wirev1.HoldRequest]) (*connect.Response[wirev1.HoldResponse], error) {
-	return nil, unserved("Hold")
-}
-
-// Forget is not served.
-func (s *Server) Forget(context.Context, *connect.Request[wirev1.ForgetRequest]) (*connect.Response[wirev1.ForgetResponse], error) {
-	return nil, unserved("Forget")
-}
-
-// Forbid is not served.
-func (s *Server) Forbid(context.Context, *connect.Request[wirev1.ForbidRequest]) (*connect.Response[wirev1.ForbidResponse], error) {
-	return nil, unserved("Forbid")
 }

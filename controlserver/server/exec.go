@@ -12,15 +12,15 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
-// exec is one command, live or read back from the spool. Its fields above mu never change once ready
-// is closed.
+// exec is one command, live or read back. Its fields above mu never change once ready is closed.
 type exec struct {
 	id, scope string
 	digest    []byte
-	argv      [][]byte
-	started   *wirev1.Started // nil when no process was made
-	drain     time.Duration
+	spec      *wirev1.ExecSpec // as recorded; nil for what was collected
+	started   *wirev1.Started  // nil when no process was made
 	files     keeper.Files
+	stdin     *stdin            // nil without a piped stdin
+	limits    *limits           // nil without time limits
 	ready     chan struct{}     // closed when the start has an outcome
 	startErr  error             // the outcome, when it left no trace on the disk
 	ended     chan keeper.Ended // one value, from the keeper
@@ -28,39 +28,46 @@ type exec struct {
 	out, err *stream
 	bell     bell // rings on every growth and on the end
 	attached atomic.Int32
+	counted  atomic.Int64 // bytes that the vault knows of
 
-	mu   sync.Mutex
-	exit *wirev1.Exit
-	lost *wirev1.Lost
+	mu        sync.Mutex
+	exit      *wirev1.Exit
+	lost      *wirev1.Lost
+	forbidden bool
+	forgotten bool
 }
 
-// stream is one output of an exec: a spool file and how far it reaches.
+// stream is one output of an exec: a spool file, how far it reaches, and what of it is not stored.
 type stream struct {
 	kind   wirev1.Stream
+	name   string // of the file
 	path   string
+	book   *spool.Book
 	end    atomic.Uint64
 	closed atomic.Bool // no more bytes can come
 	pump   *pump.Pump  // nil when the stream has no pipe
+	feed   *pump.Conduit
 }
 
 func newExec(id, scope string, digest []byte, sp *spool.Spool) *exec {
-	return &exec{
+	e := &exec{
 		id: id, scope: scope, digest: digest, ready: make(chan struct{}), ended: make(chan keeper.Ended, 1),
-		out: &stream{kind: wirev1.Stream_STREAM_STDOUT, path: sp.File(id, "out")},
-		err: &stream{kind: wirev1.Stream_STREAM_STDERR, path: sp.File(id, "err")},
+		out: &stream{kind: wirev1.Stream_STREAM_STDOUT, name: "out"},
+		err: &stream{kind: wirev1.Stream_STREAM_STDERR, name: "err"},
+	}
+	e.place(sp, spool.State{})
+	return e
+}
+
+// place finds an exec's files, once it is known on which disk they are.
+func (e *exec) place(sp *spool.Spool, st spool.State) {
+	for _, s := range e.streams() {
+		s.path = sp.File(e.id, s.name)
+		s.book = spool.NewBook(sp, e.id, s.name, st)
 	}
 }
 
-// defaultDrain is how long a pipe that outlives its leader is waited for, when the spec says nothing.
-const defaultDrain = 100 * time.Millisecond
-
-// configure takes what the exec's life needs from its spec.
-func (e *exec) configure(spec *wirev1.ExecSpec) {
-	e.argv, e.drain = spec.GetArgv(), defaultDrain
-	if ms := spec.GetDrainMs(); ms > 0 {
-		e.drain = time.Duration(ms) * time.Millisecond
-	}
-}
+func (e *exec) streams() [2]*stream { return [2]*stream{e.out, e.err} }
 
 // same says whether a request asks for this very exec.
 func (e *exec) same(scope string, digest []byte) bool {
@@ -82,15 +89,21 @@ func (e *exec) finish(exit *wirev1.Exit) {
 }
 
 func (e *exec) state() wirev1.ExecState {
-	exit, lost := e.end()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	switch {
-	case exit != nil:
+	case e.forbidden:
+		return wirev1.ExecState_EXEC_STATE_FORBIDDEN
+	case e.exit != nil:
 		return wirev1.ExecState_EXEC_STATE_EXITED
-	case lost != nil:
+	case e.lost != nil:
 		return wirev1.ExecState_EXEC_STATE_LOST
 	}
 	return wirev1.ExecState_EXEC_STATE_RUNNING
 }
+
+// running says whether the exec has a process, as far as it was told.
+func (e *exec) running() bool { return e.state() == wirev1.ExecState_EXEC_STATE_RUNNING }
 
 // grow is told by a pump how far a stream reaches.
 func (e *exec) grow(s *stream) func(uint64) {
@@ -106,13 +119,24 @@ func (e *exec) shut(s *stream) {
 	e.bell.ring()
 }
 
+// defaultDrain is how long a pipe that outlives its leader is waited for, when the spec says nothing.
+const defaultDrain = 100 * time.Millisecond
+
+func (e *exec) drain() time.Duration {
+	if ms := e.spec.GetDrainMs(); ms > 0 {
+		return time.Duration(ms) * time.Millisecond
+	}
+	return defaultDrain
+}
+
 // settle waits until all that the ended process wrote is in the spool: both pipes at their end, or
 // empty and silent for the drain time while somebody else still holds one. It says whether somebody
 // does. Silence alone would not do, because under load the pump may be late; nor would emptiness,
 // because whoever holds the pipe may never stop writing: after ten drain times a stream has settled
-// once it was empty for a moment, or has moved all that its pipe could hold.
+// once it was empty for a moment, or has moved all that its pipes could hold.
 func (e *exec) settle() (orphans bool) {
-	quiet, limit := time.NewTimer(e.drain), time.NewTimer(10*e.drain)
+	drain := e.drain()
+	quiet, limit := time.NewTimer(drain), time.NewTimer(10*drain)
 	defer quiet.Stop()
 	defer limit.Stop()
 	streams := []*settling{{stream: e.out, from: e.out.end.Load()}, {stream: e.err, from: e.err.end.Load()}}
@@ -126,14 +150,14 @@ func (e *exec) settle() (orphans bool) {
 		}
 		select {
 		case <-again:
-			quiet.Reset(e.drain)
+			quiet.Reset(drain)
 		case <-limit.C:
 			over = true
 		case <-quiet.C:
 			if !e.out.pending() && !e.err.pending() {
 				return true
 			}
-			quiet.Reset(e.drain)
+			quiet.Reset(drain)
 		}
 	}
 }
@@ -145,10 +169,15 @@ type settling struct {
 }
 
 func (s *settling) settled() bool {
-	return s.closed.Load() || s.end.Load()-s.from >= pump.MostPiped || !s.pending()
+	return s.closed.Load() || s.end.Load()-s.from >= 2*pump.MostPiped || !s.pending()
 }
 
-func (s *stream) pending() bool { return s.pump != nil && !s.closed.Load() && s.pump.Pending() }
+func (s *stream) pending() bool {
+	if s.pump == nil || s.closed.Load() {
+		return false
+	}
+	return s.feed != nil && s.feed.Pending() || s.pump.Pending()
+}
 
 // exitOf makes the final record of a process that was reaped and whose output has settled.
 func (e *exec) exitOf(ended keeper.Ended, orphans bool) *wirev1.Exit {
@@ -179,49 +208,4 @@ func exitOfFailure(f spool.Failure, at int64) *wirev1.Exit {
 		Code: code, Cause: wirev1.ExitCause_EXIT_CAUSE_START_FAILED, StartFailure: f.Step,
 		Message: f.Text, EndedAtMs: at,
 	}
-}
-
-// load reads an exec that does not live in this server back from the spool. spool.ErrUnknown when it is
-// not there.
-func load(sp *spool.Spool, id, epoch string) (*exec, error) {
-	request, err := sp.Spec(id)
-	if err != nil {
-		return nil, err
-	}
-	st, err := sp.State(id)
-	if err != nil {
-		return nil, err
-	}
-	e := newExec(id, request.GetScope(), request.GetDigest(), sp)
-	close(e.ready)
-	e.argv = request.GetSpec().GetArgv()
-	for _, s := range []struct {
-		to   *stream
-		name string
-	}{{e.out, "out"}, {e.err, "err"}} {
-		size, err := sp.Size(id, s.name)
-		if err != nil {
-			return nil, err
-		}
-		s.to.end.Store(size)
-		s.to.closed.Store(true)
-	}
-	if st.PID != 0 {
-		e.started = &wirev1.Started{Pid: st.PID, StartedAtMs: st.StartedAt, AlreadyStarted: true, Epoch: st.Epoch}
-	}
-	if e.exit, err = sp.Exit(id); err != nil {
-		return nil, err
-	}
-	switch {
-	case e.exit != nil:
-	case st.Failure != nil:
-		e.exit = exitOfFailure(*st.Failure, st.StartedAt)
-	default:
-		reason := wirev1.LostReason_LOST_REASON_MACHINE_RESTARTED
-		if request.GetIfEpoch() == epoch {
-			reason = wirev1.LostReason_LOST_REASON_KEEPER_DIED
-		}
-		e.lost = &wirev1.Lost{Reason: reason, StdoutEnd: e.out.end.Load(), StderrEnd: e.err.end.Load()}
-	}
-	return e, nil
 }

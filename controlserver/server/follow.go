@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/align"
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
@@ -145,21 +146,29 @@ func (s *subscriber) flush(ctx context.Context, all bool) (sent bool, hold time.
 	return sent, hold, nil
 }
 
-// piece sends one chunk of one stream, if there is one below end.
-func (s *subscriber) piece(r *reader, end uint64, all bool) (int, time.Duration, error) {
+// piece sends one chunk or gap of one stream, if there is one below end. It returns how far it came.
+func (s *subscriber) piece(r *reader, end uint64, all bool) (uint64, time.Duration, error) {
 	if r.at >= end {
 		r.held = time.Time{}
 		return 0, 0, nil
 	}
-	buf := buffers.take(end - r.at)
+	gap, until := r.stream.book.At(r.at, end)
+	if gap != nil {
+		return s.gap(r, gap)
+	}
+	buf := buffers.take(until - r.at)
 	defer buffers.give(buf)
-	data, err := r.read((*buf)[:min(uint64(len(*buf)), end-r.at)])
+	data, err := r.read((*buf)[:min(uint64(len(*buf)), until-r.at)])
 	if err != nil {
 		return 0, 0, err
 	}
+	// The oldest bytes may have been given up while they were read.
+	if gap, _ := r.stream.book.At(r.at, end); gap != nil {
+		return s.gap(r, gap)
+	}
 	n := align.Cut(data)
 	if n == 0 {
-		if left := r.wait(); left > 0 && !all {
+		if left := r.wait(); left > 0 && !all && until == end {
 			return 0, left, nil
 		}
 		n = len(data)
@@ -173,7 +182,18 @@ func (s *subscriber) piece(r *reader, end uint64, all bool) (int, time.Duration,
 		return 0, 0, err
 	}
 	r.at += uint64(n)
-	return n, 0, nil
+	return uint64(n), 0, nil
+}
+
+func (s *subscriber) gap(r *reader, g *spool.Gap) (uint64, time.Duration, error) {
+	err := s.send(&wirev1.Event{Event: &wirev1.Event_Gap{Gap: &wirev1.Gap{
+		Stream: r.stream.kind, From: g.From, To: g.To, Reason: g.Reason,
+	}}})
+	if err != nil {
+		return 0, 0, err
+	}
+	r.at = g.To
+	return g.To - g.From, 0, nil
 }
 
 // wait is how much longer the bytes at the end of the stream are held.

@@ -81,6 +81,15 @@ func (s *Server) Exec(ctx context.Context, call *connect.Request[wirev1.ExecRequ
 // obtain finds or starts the exec of a request. A nil exec says that it must not start: the machine
 // restarted since its intent was recorded.
 func (s *Server) obtain(request *wirev1.ExecRequest) (*exec, bool, error) {
+	for {
+		e, fresh, err := s.obtainOnce(request)
+		if !errors.Is(err, errMoved) {
+			return e, fresh, err
+		}
+	}
+}
+
+func (s *Server) obtainOnce(request *wirev1.ExecRequest) (*exec, bool, error) {
 	id, scope, digest := request.GetExecId(), request.GetScope(), request.GetDigest()
 	e, err := s.execs.find(id)
 	if err == nil {
@@ -89,16 +98,11 @@ func (s *Server) obtain(request *wirev1.ExecRequest) (*exec, bool, error) {
 	if !errors.Is(err, spool.ErrUnknown) {
 		return nil, false, err
 	}
-	if made, err := wire.IDTime(id); err != nil || s.options.Now().Sub(made) > maxIDAge {
-		return nil, false, wire.Refuse(wirev1.ErrorReason_ERROR_REASON_EXPIRED, "id %s is older than %s and not known: it may have run and been collected, so it never starts", id, maxIDAge)
+	if err := s.remembered(id); err != nil {
+		return nil, false, err
 	}
 	if epoch := request.GetIfEpoch(); epoch != "" && epoch != s.keeper.Epoch() {
 		return nil, false, nil
-	}
-	if field := unservedField(request.GetSpec()); field != "" {
-		e := wire.Refuse(wirev1.ErrorReason_ERROR_REASON_UNIMPLEMENTED, "%s is not served by this control server: see the features in Hello", field)
-		e.Field = field
-		return nil, false, e
 	}
 	order, err := s.order(request)
 	if err != nil {
@@ -122,7 +126,19 @@ func (s *Server) obtain(request *wirev1.ExecRequest) (*exec, bool, error) {
 	return e, true, nil
 }
 
+// remembered refuses ids so old that the machine may have forgotten them.
+func (s *Server) remembered(id string) error {
+	made, err := wire.IDTime(id)
+	if err == nil && s.options.Now().Sub(made) <= maxIDAge && !s.graves.Before(id) {
+		return nil
+	}
+	return wire.Refuse(wirev1.ErrorReason_ERROR_REASON_EXPIRED, "id %s is older than %s, or than what the machine remembers: it may have run and been collected, so it never starts", id, maxIDAge)
+}
+
 func (s *Server) sameExec(e *exec, scope string, digest []byte) (*exec, bool, error) {
+	if e.state() == wirev1.ExecState_EXEC_STATE_FORBIDDEN && e.scope == scope {
+		return nil, false, wire.Refuse(wirev1.ErrorReason_ERROR_REASON_FORBIDDEN_ID, "id %s was forbidden: it never starts", e.id)
+	}
 	if !e.same(scope, digest) {
 		return nil, false, wire.Refuse(wirev1.ErrorReason_ERROR_REASON_CONFLICT, "id %s is taken by another command", e.id)
 	}
@@ -141,6 +157,9 @@ func (s *Server) Attach(ctx context.Context, call *connect.Request[wirev1.Attach
 	e, err := s.known(request.GetExecId(), request.GetScope())
 	if err != nil {
 		return s.answer("Attach", err)
+	}
+	if e.state() == wirev1.ExecState_EXEC_STATE_FORBIDDEN {
+		return s.answer("Attach", wire.Refuse(wirev1.ErrorReason_ERROR_REASON_FORBIDDEN_ID, "id %s was forbidden: it never started", e.id))
 	}
 	from := request.GetFrom()
 	if request.GetFromEnd() {

@@ -16,7 +16,9 @@ const MaxStreams = 4096
 
 // features are what this server can do beyond Hello, Exec and Attach themselves.
 var features = []string{
-	"exec", "attach", "if_epoch", "stdin_inline", "merge_stderr", "drain", "fence", "list", "signal",
+	"exec", "attach", "if_epoch", "fence", "list", "signal", "forget", "forbid",
+	"stdin_inline", "stdin_pipe", "pty", "resize", "merge_stderr",
+	"wall_timeout", "unattended_timeout", "hold", "drain", "caps", "sync_on_exit",
 }
 
 // Hello tells who answers. It changes nothing.
@@ -29,12 +31,11 @@ func (s *Server) Hello(_ context.Context, call *connect.Request[wirev1.HelloRequ
 		return nil, s.answer("Hello", wire.Refuse(wirev1.ErrorReason_ERROR_REASON_VERSION,
 			"this machine speaks wire version %d, the client %d to %d", wire.Version, request.GetWireMin(), request.GetWireMax()))
 	}
-	free, err := s.options.Spool.Free()
+	room, err := s.options.Spool.Room()
 	if err != nil {
 		return nil, s.answer("Hello", err)
 	}
 	state, _, _ := s.door.state()
-	kill := wirev1.TreeKill_TREE_KILL_WALK
 	return connect.NewResponse(&wirev1.HelloResponse{
 		WireVersion: wire.Version, WireMin: wire.Version, WireMax: wire.Version, Build: wire.Build,
 		Features: features, App: s.options.App, Machine: s.options.Machine,
@@ -42,11 +43,15 @@ func (s *Server) Hello(_ context.Context, call *connect.Request[wirev1.HelloRequ
 		Limits: &wirev1.Limits{
 			MaxStreams: MaxStreams, MaxRunning: uint32(s.door.most),
 			MaxArgumentBytes: wire.MaxArgumentBytes, MaxOneArgumentBytes: maxOneArgument,
-			MaxInlineStdinBytes: wire.MaxInlineStdin, MaxChunkBytes: wire.MaxChunk,
-			SpoolFreeBytes: free, MaxIdAgeMs: maxIDAge.Milliseconds(),
+			MaxInlineStdinBytes: wire.MaxInlineStdin, MaxStdinChunkBytes: wire.MaxStdinChunk, MaxChunkBytes: wire.MaxChunk,
+			DefaultCapBytes: defaultCap, MaxCapBytes: maxCap,
+			SpoolQuotaBytes: room.Quota, SpoolFreeBytes: room.Free,
+			MaxIdAgeMs: maxIDAge.Milliseconds(), RetentionMs: retention.Milliseconds(),
+			MaxWallTimeoutMs: wire.MaxLimit.Milliseconds(),
 		},
 		State: state, ExecUser: s.options.Accounts.Default().Name, ExecUserSeparate: s.options.Accounts.Separate(),
-		Workspace: []byte(s.options.Workspace), TreeKill: kill,
+		Workspace: []byte(s.options.Workspace), TreeKill: s.keeper.TreeKill(),
+		PtyDurable: s.ptySafe,
 	}), nil
 }
 

@@ -28,8 +28,14 @@ func (s *Server) order(request *wirev1.ExecRequest) (keeper.Order, error) {
 		ID: request.GetExecId(), Record: record, Argv: spec.GetArgv(), Dir: s.dir(spec.GetCwd()),
 		Env: environment(spec, who, s.options.Workspace), User: who.Switch, Merge: spec.GetMergeStderr(),
 	}
-	if wire.StdinMode(spec.GetStdin()) == wirev1.StdinMode_STDIN_MODE_INLINE {
+	switch wire.StdinMode(spec.GetStdin()) {
+	case wirev1.StdinMode_STDIN_MODE_PIPE:
+		o.Stdin = keeper.StdinPipe
+	case wirev1.StdinMode_STDIN_MODE_INLINE:
 		o.Stdin, o.Content = keeper.StdinContent, spec.GetStdin().GetInline()
+	}
+	if pty := spec.GetPty(); pty != nil {
+		o.Terminal = &keeper.Size{Cols: pty.GetCols(), Rows: pty.GetRows()}
 	}
 	return o, nil
 }
@@ -84,28 +90,4 @@ func environment(spec *wirev1.ExecSpec, who account.Account, workspace string) [
 		}
 	}
 	return out
-}
-
-// unservedField names the first field of a spec that this server does not know how to keep. A client that
-// reads Hello's features never meets it; a spec that asks for more than it gets is never started.
-func unservedField(spec *wirev1.ExecSpec) string {
-	switch {
-	case spec.GetPty() != nil:
-		return "spec.pty"
-	case wire.StdinMode(spec.GetStdin()) == wirev1.StdinMode_STDIN_MODE_PIPE:
-		return "spec.stdin.mode"
-	case spec.GetWallTimeoutMs() != 0:
-		return "spec.wall_timeout_ms"
-	case spec.GetUnattendedTimeoutMs() != 0:
-		return "spec.unattended_timeout_ms"
-	case spec.GetStdoutCapBytes() != 0:
-		return "spec.stdout_cap_bytes"
-	case spec.GetStderrCapBytes() != 0:
-		return "spec.stderr_cap_bytes"
-	case spec.GetCapPolicy() != wirev1.CapPolicy_CAP_POLICY_UNSPECIFIED:
-		return "spec.cap_policy"
-	case spec.GetSyncOnExit():
-		return "spec.sync_on_exit"
-	}
-	return ""
 }

@@ -4,13 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/crashpoint"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/keeper"
-	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/pump"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
@@ -19,8 +16,10 @@ import (
 // are read from the spool when somebody asks.
 type registry struct {
 	spool  *spool.Spool
+	graves *spool.Graveyard
 	keeper keeper.Keeper
 	door   *door
+	vault  *vault
 	log    *slog.Logger
 
 	mu   sync.Mutex
@@ -28,35 +27,39 @@ type registry struct {
 	wg   sync.WaitGroup // lives
 }
 
-func newRegistry(sp *spool.Spool, d *door, log *slog.Logger) *registry {
-	return &registry{spool: sp, door: d, log: log, live: map[string]*exec{}}
+func newRegistry(sp *spool.Spool, graves *spool.Graveyard, d *door, log *slog.Logger) *registry {
+	return &registry{spool: sp, graves: graves, door: d, vault: &vault{spool: sp}, log: log, live: map[string]*exec{}}
 }
+
+// errMoved says that an id changed its place meanwhile: look again.
+var errMoved = errors.New("exec moved")
 
 // find returns an exec that is live or in the spool; spool.ErrUnknown when it is neither.
 func (r *registry) find(id string) (*exec, error) {
-	r.mu.Lock()
-	e := r.live[id]
-	r.mu.Unlock()
-	if e == nil {
-		return r.stored(id)
+	for {
+		r.mu.Lock()
+		e := r.live[id]
+		r.mu.Unlock()
+		if e == nil {
+			e, err := r.stored(id)
+			if err != nil && !errors.Is(err, spool.ErrUnknown) {
+				return nil, fmt.Errorf("exec %s cannot be read from the spool: %w", id, err)
+			}
+			return e, err
+		}
+		<-e.ready
+		switch {
+		case errors.Is(e.startErr, errMoved):
+		case e.startErr != nil:
+			return nil, spool.ErrUnknown
+		default:
+			return e, nil
+		}
 	}
-	<-e.ready
-	if e.startErr != nil {
-		return nil, spool.ErrUnknown
-	}
-	return e, nil
 }
 
-func (r *registry) stored(id string) (*exec, error) {
-	e, err := load(r.spool, id, r.keeper.Epoch())
-	if err != nil && !errors.Is(err, spool.ErrUnknown) {
-		return nil, fmt.Errorf("exec %s cannot be read from the spool: %w", id, err)
-	}
-	return e, err
-}
-
-// claim takes the place of a new exec. Whoever gets true must call start or abandon; others get the exec
-// that has the place, once its start has an outcome.
+// claim takes the place of an id that does not live. Whoever gets true must call start, or abandon;
+// others get the exec that has the place, once its start has an outcome.
 func (r *registry) claim(id, scope string, digest []byte) (*exec, bool) {
 	r.mu.Lock()
 	e := r.live[id]
@@ -87,11 +90,16 @@ func (r *registry) remove(e *exec) {
 // start gives a claimed exec to the keeper, through the door. It returns the exec to follow: the claimed
 // one, or that of the spool when the id was taken there.
 func (r *registry) start(e *exec, spec *wirev1.ExecSpec, order keeper.Order) (*exec, error) {
+	// Between the look that found nothing and the claim, the id may have lived and been collected.
+	if t, err := r.graves.Find(e.id); err != nil || t != nil {
+		r.abandon(e, errMoved)
+		return nil, errors.Join(err, errMoved)
+	}
 	if err := r.door.enter(); err != nil {
 		r.abandon(e, err)
 		return nil, err
 	}
-	e.configure(spec)
+	e.spec = spec
 	crashpoint.At(crashpoint.BeforeOrder)
 	receipt, err := r.keeper.Start(order)
 	switch {
@@ -100,15 +108,19 @@ func (r *registry) start(e *exec, spec *wirev1.ExecSpec, order keeper.Order) (*e
 		r.abandon(e, err)
 	case receipt.Existed:
 		// Another life of the server made it, or died making it.
-		if e, err = r.replaced(e); err != nil {
-			return nil, err
-		}
+		r.door.leave()
+		return r.replaced(e)
 	case receipt.Failure != nil:
 		r.failed(e, receipt)
 	default:
-		e.started = &wirev1.Started{Pid: int64(receipt.PID), StartedAtMs: receipt.StartedAt, Epoch: r.keeper.Epoch()}
+		e.started = &wirev1.Started{
+			Pid: int64(receipt.PID), StartedAtMs: receipt.StartedAt, Epoch: r.keeper.Epoch(), Volatile: receipt.Volatile,
+		}
+		if receipt.Volatile {
+			e.place(r.spool, spool.State{})
+		}
 		e.files = receipt.Files
-		r.wg.Go(func() { r.life(e) })
+		r.begin(e)
 		close(e.ready)
 		return e, nil
 	}
@@ -118,21 +130,28 @@ func (r *registry) start(e *exec, spec *wirev1.ExecSpec, order keeper.Order) (*e
 
 // replaced finds the exec that had the id before the claim.
 func (r *registry) replaced(claimed *exec) (*exec, error) {
-	defer r.door.leave()
 	e, err := r.stored(claimed.id)
 	if errors.Is(err, spool.ErrUnknown) {
 		err = fmt.Errorf("a start of exec %s was cut short before it was recorded: it will never run", claimed.id)
 	}
-	r.abandon(claimed, err)
+	if err == nil {
+		r.abandon(claimed, errMoved)
+	} else {
+		r.abandon(claimed, err)
+	}
 	return e, err
 }
 
 func (r *registry) failed(e *exec, receipt keeper.Receipt) {
+	if receipt.Volatile {
+		e.place(r.spool, spool.State{})
+	}
 	exit := exitOfFailure(*receipt.Failure, receipt.StartedAt)
 	r.record(e, exit)
 	e.finish(exit)
 	e.out.closed.Store(true)
 	e.err.closed.Store(true)
+	r.count(e)
 	r.remove(e)
 	close(e.ready)
 }
@@ -141,94 +160,6 @@ func (r *registry) record(e *exec, exit *wirev1.Exit) {
 	if err := r.spool.WriteExit(e.id, exit); err != nil {
 		r.log.Error("exit is not on record", "exec", e.id, "error", err)
 	}
-}
-
-// adopt takes over the execs that lived when this server was born, before it answers anybody.
-func (r *registry) adopt(lives []keeper.Live) {
-	for _, l := range lives {
-		e, err := r.revive(l)
-		if err != nil {
-			r.log.Error("a living exec cannot be taken over", "exec", l.ID, "error", err)
-			l.Files.Close()
-			continue
-		}
-		r.live[e.id] = e
-		if e.exit == nil {
-			r.door.readmit()
-		}
-		r.wg.Go(func() { r.life(e) })
-	}
-	r.log.Info("execs taken over", "count", len(r.live))
-}
-
-func (r *registry) revive(l keeper.Live) (*exec, error) {
-	request, err := r.spool.Spec(l.ID)
-	if err != nil {
-		return nil, err
-	}
-	e := newExec(l.ID, request.GetScope(), request.GetDigest(), r.spool)
-	e.configure(request.GetSpec())
-	for _, s := range []*stream{e.out, e.err} {
-		size, err := r.spool.Size(l.ID, filepath.Base(s.path))
-		if err != nil {
-			return nil, err
-		}
-		s.end.Store(size)
-	}
-	// The server before may have told the end already: it stays as it was told.
-	if e.exit, err = r.spool.Exit(l.ID); err != nil {
-		return nil, err
-	}
-	e.started = &wirev1.Started{Pid: int64(l.PID), StartedAtMs: l.StartedAt, Epoch: r.keeper.Epoch()}
-	e.files = l.Files
-	if l.Ended != nil {
-		e.ended <- *l.Ended
-	}
-	close(e.ready)
-	return e, nil
-}
-
-// life is an exec from its start to the last byte of its last pipe: pump both streams, wait for the end
-// of the process, let the output settle, put the end on record, and only then tell of it. Whoever
-// holds a pipe longer is pumped on: its bytes lie beyond the ends that Exit names.
-func (r *registry) life(e *exec) {
-	var pumps sync.WaitGroup
-	r.pump(&pumps, e, e.out, e.files.Stdout)
-	r.pump(&pumps, e, e.err, e.files.Stderr)
-	ended := <-e.ended
-	if exit, _ := e.end(); exit == nil {
-		exit = e.exitOf(ended, e.settle())
-		r.record(e, exit)
-		crashpoint.At(crashpoint.ExitRecord)
-		e.finish(exit)
-		r.door.leave()
-	}
-	pumps.Wait()
-	if err := r.keeper.Release(e.id); err != nil {
-		r.log.Error("exec is not released", "exec", e.id, "error", err)
-	}
-	r.remove(e)
-}
-
-func (r *registry) pump(pumps *sync.WaitGroup, e *exec, s *stream, pipe *os.File) {
-	if pipe == nil {
-		e.shut(s)
-		return
-	}
-	p, err := pump.New(pipe, s.path, e.grow(s))
-	if err != nil {
-		r.log.Error("output cannot be stored", "exec", e.id, "stream", s.kind.String(), "error", err)
-		pipe.Close()
-		e.shut(s)
-		return
-	}
-	s.pump = p
-	pumps.Go(func() {
-		if err := p.Run(); err != nil {
-			r.log.Error("output is not stored", "exec", e.id, "stream", s.kind.String(), "error", err)
-		}
-		e.shut(s)
-	})
 }
 
 // onEnded is the keeper's notice that an exec's process was reaped.
@@ -253,7 +184,7 @@ func (r *registry) running() []*exec {
 	defer r.mu.Unlock()
 	var all []*exec
 	for _, e := range r.live {
-		if exit, _ := e.end(); exit == nil {
+		if e.running() {
 			all = append(all, e)
 		}
 	}

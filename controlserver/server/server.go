@@ -3,6 +3,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/account"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/keeper"
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/pump"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/token"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
@@ -48,6 +50,9 @@ type Server struct {
 	fences   *fences
 	door     *door
 	execs    *registry
+	graves   *spool.Graveyard
+	janitor  *janitor
+	ptySafe  bool
 	keeper   keeper.Keeper
 	log      *slog.Logger
 	streams  streams
@@ -56,8 +61,8 @@ type Server struct {
 // maxIDAge is how far back an id may lie: the machine remembers ids at least so long.
 const maxIDAge = 24 * time.Hour
 
-// New makes a server for a keeper, and takes over what lives.
-func New(o Options) (*Server, error) {
+// New makes a server for a keeper, and takes over what lives. Its own work ends with ctx, or Close.
+func New(ctx context.Context, o Options) (*Server, error) {
 	if o.Spool == nil || o.Keeper == nil || o.Accounts == nil || o.Log == nil || o.App == "" || o.Machine == "" || o.Workspace == "" || o.Run == "" {
 		return nil, errors.New("control server: an option is missing")
 	}
@@ -67,10 +72,14 @@ func New(o Options) (*Server, error) {
 	if o.BodyTime <= 0 {
 		o.BodyTime = DefaultBodyTime
 	}
+	graves, err := o.Spool.Graveyard()
+	if err != nil {
+		return nil, err
+	}
 	d := &door{now: o.Now, most: mostRunning()}
 	s := &Server{
-		options: o, instance: uuid.NewString(), fences: newFences(o.Spool), door: d,
-		execs: newRegistry(o.Spool, d, o.Log), log: o.Log,
+		options: o, instance: uuid.NewString(), fences: newFences(o.Spool), door: d, graves: graves,
+		execs: newRegistry(o.Spool, graves, d, o.Log), log: o.Log, ptySafe: pump.CanStoreTerminals(),
 	}
 	early := newMailbox()
 	k, lives, err := o.Keeper(early.put)
@@ -83,6 +92,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.execs.adopt(lives)
 	early.open(s.execs.onEnded)
+	s.janitor = startJanitor(ctx, s.execs, o.Now)
 	return s, nil
 }
 
@@ -94,6 +104,9 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle(path, s.prove(rpc))
 	return mux
 }
+
+// Close stops the server's own work. Call it after the HTTP server is down.
+func (s *Server) Close() { s.janitor.stop() }
 
 // mailbox holds what is told before there is somebody to tell.
 type mailbox struct {

@@ -20,7 +20,7 @@ import (
 
 func testExec(t *testing.T) *exec {
 	t.Helper()
-	sp, err := spool.Open(filepath.Join(t.TempDir(), "spool"))
+	sp, err := spool.Open(filepath.Join(t.TempDir(), "spool"), filepath.Join(t.TempDir(), "aside"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,11 +29,11 @@ func testExec(t *testing.T) *exec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sp.Create(id); err != nil {
+	if err := sp.Create(id, false); err != nil {
 		t.Fatal(err)
 	}
 	e := newExec(id, "s", nil, sp)
-	e.drain = 20 * time.Millisecond
+	e.spec = &wirev1.ExecSpec{DrainMs: 20}
 	return e
 }
 
@@ -58,7 +58,10 @@ func TestLatePumpDelaysTheExit(t *testing.T) {
 	if _, err := w.WriteString("output"); err != nil {
 		t.Fatal(err)
 	}
-	p, err := pump.New(r, e.out.path, e.grow(e.out))
+	p, err := pump.New(pump.Options{
+		Pipe: r, Path: e.out.path, Book: e.out.book, Cap: 1 << 20, Grown: e.grow(e.out), Stored: func(int64) {},
+		Room: func() wirev1.GapReason { return wirev1.GapReason_GAP_REASON_UNSPECIFIED },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +69,7 @@ func TestLatePumpDelaysTheExit(t *testing.T) {
 	e.err.closed.Store(true)
 	settled := make(chan bool)
 	go func() { settled <- e.settle() }()
-	late := time.NewTimer(40 * e.drain)
+	late := time.NewTimer(40 * e.drain())
 	defer late.Stop()
 	select {
 	case <-settled:

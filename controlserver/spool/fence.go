@@ -31,6 +31,10 @@ func (s *Spool) Fence(scope string) (uint64, error) {
 // RaiseFence records a higher fence and returns once it is on the disk: a machine that lost power must
 // not obey an owner it had already renounced.
 func (s *Spool) RaiseFence(scope string, fence uint64) error {
+	return s.withRoom(func() error { return s.raiseFence(scope, fence) })
+}
+
+func (s *Spool) raiseFence(scope string, fence uint64) error {
 	path := s.fenceFile(scope)
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".fence-")
 	if err != nil {

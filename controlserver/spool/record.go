@@ -46,7 +46,7 @@ func Record(r *wirev1.ExecRequest, epoch string) ([]byte, error) {
 
 // WriteSpec stores a Record.
 func (s *Spool) WriteSpec(id string, record []byte) error {
-	if err := os.WriteFile(s.File(id, "spec"), record, 0o600); err != nil {
+	if err := s.withRoom(func() error { return os.WriteFile(s.File(id, "spec"), record, 0o600) }); err != nil {
 		return fmt.Errorf("write spec: %w", err)
 	}
 	return nil
@@ -75,7 +75,7 @@ func (s *Spool) WriteExit(id string, exit *wirev1.Exit) error {
 	if err != nil {
 		return fmt.Errorf("record an exit: %w", err)
 	}
-	if err := replace(s.File(id, "exit"), append(b, '\n')); err != nil {
+	if err := s.replace(s.File(id, "exit"), append(b, '\n')); err != nil {
 		return fmt.Errorf("write exit: %w", err)
 	}
 	return nil
@@ -108,4 +108,12 @@ func readFile(path string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, maxRecord))
+}
+
+// WriteClock stores how much of an exec's time limits has passed.
+func (s *Spool) WriteClock(id string, clock []byte) error {
+	if err := s.replace(s.File(id, "clock"), clock); err != nil {
+		return fmt.Errorf("write clock: %w", err)
+	}
+	return nil
 }

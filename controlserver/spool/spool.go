@@ -3,15 +3,22 @@
 //
 //	execs/<id>/spec    the request, values of the environment left out (JSON)
 //	execs/<id>/state   what happened so far, a line an event, only ever appended to
-//	execs/<id>/out     raw bytes of stdout, or of both streams, or of the pty; absent while empty
+//	execs/<id>/out     raw bytes of stdout, or of both streams, or of the terminal; absent while empty
 //	execs/<id>/err     raw bytes of stderr; absent while empty
+//	execs/<id>/clock   how much of its time limits has passed, where it has any (JSON)
 //	execs/<id>/exit    the final record (JSON), by rename: whole or not there
+//	tombs/<day>        what is left of collected execs, a line each (JSON)
 //	fences/<hash>      highest fence seen of a scope, fsynced
-//	lock               held by the one process that may write
+//	reserve            blocks for records on a full disk
+//	lock               held by the keeper
 //
-// A byte's offset is its position in the file, so attaching is one pread and recovery is one stat. The
-// directory of an exec is made before its process: whoever finds it never starts that id again. Nothing
-// but fences is fsynced: the promise is to survive processes, not the kernel.
+// A byte's offset is its position in the file, so attaching is one pread and recovery is one stat; what is
+// not stored is a hole in the file and a line in the state. The directory of an exec is made before its
+// process: whoever finds it never starts that id again. Nothing but fences and tombstones is fsynced,
+// unless an exec asks for it: the promise is to survive processes, not the kernel.
+//
+// Beside the spool on the volume there is one aside, on another disk, for execs that start while the volume
+// is full: so that the command which makes room can run.
 package spool
 
 import (
@@ -19,7 +26,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -30,27 +37,30 @@ import (
 // Spool is an open spool directory. Methods are safe for concurrent use; calls for one exec that write
 // the same file are the caller's to order.
 type Spool struct {
-	root string
-	lock *os.File
+	root, aside string
+	lock        *os.File
 }
 
 // ErrHeld says that another process has the spool open.
 var ErrHeld = errors.New("spool is held by another control server")
 
 // Join opens a spool that another process holds the lock of: the server's, beside its keeper.
-func Join(root string) *Spool { return &Spool{root: root} }
+func Join(root, aside string) *Spool { return &Spool{root: root, aside: aside} }
 
-// Open makes the directory if need be, with mode 0700, and takes its lock until Close.
-func Open(root string) (*Spool, error) {
-	for _, dir := range []string{root, filepath.Join(root, "execs"), filepath.Join(root, "fences")} {
+// Open makes the directories if need be, with mode 0700, and takes the lock until Close.
+func Open(root, aside string) (*Spool, error) {
+	s := Join(root, aside)
+	for _, dir := range []string{root, s.under("execs"), s.under("fences"), s.under("tombs"), aside} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make the spool: %w", err)
 		}
 	}
-	if err := os.Chmod(root, 0o700); err != nil {
-		return nil, fmt.Errorf("make the spool private: %w", err)
+	for _, dir := range []string{root, aside} {
+		if err := os.Chmod(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make the spool private: %w", err)
+		}
 	}
-	lock, err := os.OpenFile(filepath.Join(root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(s.under("lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the spool: %w", err)
 	}
@@ -61,8 +71,11 @@ func Open(root string) (*Spool, error) {
 		}
 		return nil, fmt.Errorf("lock the spool %s: %w", root, err)
 	}
-	return &Spool{root: root, lock: lock}, nil
+	s.lock = lock
+	return s, nil
 }
+
+func (s *Spool) under(name string) string { return filepath.Join(s.root, name) }
 
 // Close gives the lock back.
 func (s *Spool) Close() error {
@@ -73,18 +86,36 @@ func (s *Spool) Close() error {
 }
 
 // Dir is the directory of an exec. Only ids that wire.IDTime accepts name one.
-func (s *Spool) Dir(id string) string { return filepath.Join(s.root, "execs", id) }
+func (s *Spool) Dir(id string) string {
+	if s.IsAside(id) {
+		return filepath.Join(s.aside, id)
+	}
+	return filepath.Join(s.root, "execs", id)
+}
+
+// IsAside says whether an exec is kept beside the volume.
+func (s *Spool) IsAside(id string) bool {
+	_, err := os.Lstat(filepath.Join(s.aside, id))
+	return err == nil
+}
 
 // File is the path of one of an exec's files: "out", "err" and the others of the package's layout.
-func (s *Spool) File(id, name string) string { return filepath.Join(s.root, "execs", id, name) }
+func (s *Spool) File(id, name string) string { return filepath.Join(s.Dir(id), name) }
 
-// Create makes an exec's directory: the point of no return. os.ErrExist in the chain says that the id
-// is taken.
-func (s *Spool) Create(id string) error {
+// Create makes an exec's directory, on the volume or aside: the point of no return. os.ErrExist in the
+// chain says that the id is taken. Two calls for one id must not run at the same time.
+func (s *Spool) Create(id string, aside bool) error {
 	if _, err := wire.IDTime(id); err != nil {
 		return fmt.Errorf("spool exec: %w", err)
 	}
-	if err := os.Mkdir(s.Dir(id), 0o700); err != nil {
+	here, there := filepath.Join(s.root, "execs", id), filepath.Join(s.aside, id)
+	if aside {
+		here, there = there, here
+	}
+	if _, err := os.Lstat(there); err == nil {
+		return fmt.Errorf("spool exec: %w", os.ErrExist)
+	}
+	if err := s.withRoom(func() error { return os.Mkdir(here, 0o700) }); err != nil {
 		return fmt.Errorf("spool exec: %w", err)
 	}
 	return nil
@@ -95,29 +126,46 @@ func (s *Spool) Has(id string) bool {
 	if _, err := wire.IDTime(id); err != nil {
 		return false
 	}
-	_, err := os.Stat(s.Dir(id))
+	_, err := os.Lstat(s.Dir(id))
 	return err == nil
+}
+
+// Remove deletes an exec's files. Its directory goes last: until then the id stays taken.
+func (s *Spool) Remove(id string) error {
+	if _, err := wire.IDTime(id); err != nil {
+		return fmt.Errorf("collect an exec: %w", err)
+	}
+	if err := os.RemoveAll(s.Dir(id)); err != nil {
+		return fmt.Errorf("collect an exec: %w", err)
+	}
+	return nil
 }
 
 // IDs are the execs of the spool, newest first.
 func (s *Spool) IDs() ([]string, error) {
-	dir, err := os.Open(filepath.Join(s.root, "execs"))
-	if err != nil {
-		return nil, fmt.Errorf("list the spool: %w", err)
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("list the spool: %w", err)
-	}
-	ids := names[:0]
-	for _, n := range names {
-		if _, err := wire.IDTime(n); err == nil {
-			ids = append(ids, n)
+	var ids []string
+	for _, dir := range []string{s.under("execs"), s.aside} {
+		names, err := readNames(dir)
+		if err != nil {
+			return nil, fmt.Errorf("list the spool: %w", err)
+		}
+		for _, n := range names {
+			if _, err := wire.IDTime(n); err == nil {
+				ids = append(ids, n)
+			}
 		}
 	}
-	sort.Sort(sort.Reverse(sort.StringSlice(ids)))
+	slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) })
 	return ids, nil
+}
+
+func readNames(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
 }
 
 // Size is how many bytes of a stream's file are there; an absent file has none.
@@ -132,22 +180,31 @@ func (s *Spool) Size(id, name string) (uint64, error) {
 	return uint64(info.Size()), nil
 }
 
-// Free is how many bytes an unprivileged writer could still store.
-func (s *Spool) Free() (uint64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(s.root, &st); err != nil {
-		return 0, fmt.Errorf("free space of the spool: %w", err)
+// Stored is how many bytes an exec's files take on disk, holes left out.
+func (s *Spool) Stored(id string) uint64 {
+	dir, total := s.Dir(id), uint64(0)
+	names, err := readNames(dir)
+	if err != nil {
+		return 0
 	}
-	return st.Bavail * uint64(st.Bsize), nil
+	for _, n := range names {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(dir, n), &st) == nil {
+			total += uint64(st.Blocks) * 512
+		}
+	}
+	return total
 }
 
 // replace writes a file by rename, so that a reader sees all of it or none.
-func replace(path string, data []byte) error {
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
+func (s *Spool) replace(path string, data []byte) error {
+	return s.withRoom(func() error {
+		tmp := path + ".tmp"
+		if err := os.WriteFile(tmp, data, 0o600); err != nil {
+			return err
+		}
+		return os.Rename(tmp, path)
+	})
 }
 
 func trimNewline(s string) string { return strings.TrimSuffix(s, "\n") }

@@ -17,7 +17,7 @@ import (
 func open(t *testing.T) (*spool.Spool, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "spool")
-	s, err := spool.Open(dir)
+	s, err := spool.Open(dir, dir+"-aside")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func create(t *testing.T, s *spool.Spool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Create(id); err != nil {
+	if err := s.Create(id, false); err != nil {
 		t.Fatal(err)
 	}
 	return id
@@ -43,13 +43,13 @@ func TestSpoolIsPrivateAndHasOneHolder(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Fatalf("got %v, %v", info.Mode(), err)
 	}
-	if _, err := spool.Open(dir); !errors.Is(err, spool.ErrHeld) {
+	if _, err := spool.Open(dir, dir+"-aside"); !errors.Is(err, spool.ErrHeld) {
 		t.Fatalf("got %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := spool.Open(dir)
+	again, err := spool.Open(dir, dir+"-aside")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +59,11 @@ func TestSpoolIsPrivateAndHasOneHolder(t *testing.T) {
 func TestIdIsTakenOnce(t *testing.T) {
 	s, _ := open(t)
 	id := create(t, s)
-	if err := s.Create(id); !errors.Is(err, os.ErrExist) {
+	if err := s.Create(id, false); !errors.Is(err, os.ErrExist) {
 		t.Fatalf("got %v", err)
 	}
 	for _, bad := range []string{"", ".", "..", "../x", strings.ToUpper(id)} {
-		if err := s.Create(bad); err == nil {
+		if err := s.Create(bad, false); err == nil {
 			t.Errorf("%q was made", bad)
 		}
 	}
@@ -195,7 +195,7 @@ func TestFencesSurviveAndStayApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = s.Close()
-	again, err := spool.Open(dir)
+	again, err := spool.Open(dir, dir+"-aside")
 	if err != nil {
 		t.Fatal(err)
 	}

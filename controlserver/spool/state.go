@@ -23,6 +23,13 @@ type State struct {
 	Cause wirev1.ExitCause
 	// Ended is set once the process was reaped.
 	Ended *Ended
+	// Forbidden: the id may never start, says an owner of Scope.
+	Forbidden bool
+	Scope     string
+	// Forgotten: nobody wants the output any more.
+	Forgotten bool
+
+	books map[string]*page
 }
 
 // Failure says why an exec has no process.
@@ -101,8 +108,20 @@ func bit(set bool) int {
 	return 0
 }
 
+// AppendForbidden records that an id whose directory was made will never have a process.
+func (s *Spool) AppendForbidden(id, scope string) error {
+	return s.appendState(id, "forbidden "+scope)
+}
+
+// AppendForgotten records that an exec's output may go.
+func (s *Spool) AppendForgotten(id string) error { return s.appendState(id, "forgotten") }
+
 func (s *Spool) appendState(id, line string) error {
-	f, err := os.OpenFile(s.File(id, "state"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return s.withRoom(func() error { return s.appendLine(s.File(id, "state"), line) })
+}
+
+func (s *Spool) appendLine(path, line string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("append to state: %w", err)
 	}
@@ -153,6 +172,12 @@ func (st *State) apply(line string) {
 		}
 	case "cause":
 		st.Cause = StrongerCause(st.Cause, wirev1.ExitCause(number(rest)))
+	case "forbidden":
+		st.Forbidden, st.Scope = true, rest
+	case "forgotten":
+		st.Forgotten = true
+	case "gap", "gapend", "tail":
+		st.turn(word, rest)
 	case "ended":
 		if f := strings.Fields(rest); len(f) >= 7 {
 			st.Ended = &Ended{

@@ -76,8 +76,19 @@ func (c *cursor) gap(m *wirev1.Gap) (*wirev1.Gap, error) {
 	}
 	g := &wirev1.Gap{Stream: m.GetStream(), From: *at, To: m.GetTo(), Reason: m.GetReason()}
 	*at = m.GetTo()
-	c.gaps = append(c.gaps, g)
+	c.note(g)
 	return g, nil
+}
+
+// note keeps a gap; one that grew while it was told is one.
+func (c *cursor) note(g *wirev1.Gap) {
+	for _, have := range c.gaps {
+		if have.GetStream() == g.GetStream() && have.GetReason() == g.GetReason() && have.GetTo() == g.GetFrom() {
+			have.To = g.GetTo()
+			return
+		}
+	}
+	c.gaps = append(c.gaps, &wirev1.Gap{Stream: g.GetStream(), From: g.GetFrom(), To: g.GetTo(), Reason: g.GetReason()})
 }
 
 // complete proves that everything below an exit's ends is here.

@@ -349,6 +349,8 @@ const (
 	GapReason_GAP_REASON_CAP         GapReason = 1
 	GapReason_GAP_REASON_DISK_FULL   GapReason = 2
 	GapReason_GAP_REASON_QUOTA       GapReason = 3
+	// The exec was forgotten, or its time was over: of its output only the lengths are left.
+	GapReason_GAP_REASON_COLLECTED GapReason = 4
 )
 
 // Enum value maps for GapReason.
@@ -358,12 +360,14 @@ var (
 		1: "GAP_REASON_CAP",
 		2: "GAP_REASON_DISK_FULL",
 		3: "GAP_REASON_QUOTA",
+		4: "GAP_REASON_COLLECTED",
 	}
 	GapReason_value = map[string]int32{
 		"GAP_REASON_UNSPECIFIED": 0,
 		"GAP_REASON_CAP":         1,
 		"GAP_REASON_DISK_FULL":   2,
 		"GAP_REASON_QUOTA":       3,
+		"GAP_REASON_COLLECTED":   4,
 	}
 )
 
@@ -1933,7 +1937,7 @@ type Started struct {
 	// This stream found the exec; it did not start it.
 	AlreadyStarted bool   `protobuf:"varint,3,opt,name=already_started,json=alreadyStarted,proto3" json:"already_started,omitempty"`
 	Epoch          string `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The disk was below its floor: output and record may not survive the server.
+	// The disk was below its floor: output and record survive the server, but not the machine.
 	Volatile      bool `protobuf:"varint,5,opt,name=volatile,proto3" json:"volatile,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3780,12 +3784,13 @@ const file_flyfleet_wire_v1_wire_proto_rawDesc = "" +
 	"\x06Stream\x12\x16\n" +
 	"\x12STREAM_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTREAM_STDOUT\x10\x01\x12\x11\n" +
-	"\rSTREAM_STDERR\x10\x02*k\n" +
+	"\rSTREAM_STDERR\x10\x02*\x85\x01\n" +
 	"\tGapReason\x12\x1a\n" +
 	"\x16GAP_REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eGAP_REASON_CAP\x10\x01\x12\x18\n" +
 	"\x14GAP_REASON_DISK_FULL\x10\x02\x12\x14\n" +
-	"\x10GAP_REASON_QUOTA\x10\x03*\x85\x01\n" +
+	"\x10GAP_REASON_QUOTA\x10\x03\x12\x18\n" +
+	"\x14GAP_REASON_COLLECTED\x10\x04*\x85\x01\n" +
 	"\tExecState\x12\x1a\n" +
 	"\x16EXEC_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STATE_RUNNING\x10\x01\x12\x15\n" +

@@ -82,7 +82,8 @@ type ControlServiceClient interface {
 	Hold(context.Context, *connect.Request[wirev1.HoldRequest]) (*connect.Response[wirev1.HoldResponse], error)
 	// List returns the execs of one scope, newest first.
 	List(context.Context, *connect.Request[wirev1.ListRequest]) (*connect.Response[wirev1.ListResponse], error)
-	// Forget lets the machine collect a finished exec's output. A tombstone with its result stays.
+	// Forget lets the machine collect a finished exec's output. A tombstone with its result stays: the
+	// same start asked again gets it, and never a second run.
 	Forget(context.Context, *connect.Request[wirev1.ForgetRequest]) (*connect.Response[wirev1.ForgetResponse], error)
 	// Forbid makes an id one that can never start, unless it has started already.
 	Forbid(context.Context, *connect.Request[wirev1.ForbidRequest]) (*connect.Response[wirev1.ForbidResponse], error)
@@ -248,7 +249,8 @@ type ControlServiceHandler interface {
 	Hold(context.Context, *connect.Request[wirev1.HoldRequest]) (*connect.Response[wirev1.HoldResponse], error)
 	// List returns the execs of one scope, newest first.
 	List(context.Context, *connect.Request[wirev1.ListRequest]) (*connect.Response[wirev1.ListResponse], error)
-	// Forget lets the machine collect a finished exec's output. A tombstone with its result stays.
+	// Forget lets the machine collect a finished exec's output. A tombstone with its result stays: the
+	// same start asked again gets it, and never a second run.
 	Forget(context.Context, *connect.Request[wirev1.ForgetRequest]) (*connect.Response[wirev1.ForgetResponse], error)
 	// Forbid makes an id one that can never start, unless it has started already.
 	Forbid(context.Context, *connect.Request[wirev1.ForbidRequest]) (*connect.Response[wirev1.ForbidResponse], error)
