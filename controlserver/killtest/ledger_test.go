@@ -55,11 +55,13 @@ func (l *ledger) exact(t *testing.T, data string) int {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	exact := 0
+	exact, wrong := 0, 0
 	for id, ok := range l.asked {
 		if ok && ran[id] == 1 {
 			exact++
-		} else {
+			continue
+		}
+		if wrong++; wrong <= 5 || ran[id] > 1 {
 			t.Errorf("exec %s ran %d times, result right: %v", id, ran[id], ok)
 		}
 	}

@@ -70,6 +70,19 @@ func (m *machine) nextServer(ctx context.Context, than int) (int, error) {
 	return m.ServerPID(), err
 }
 
+// fell kills the server and returns once there is another.
+func (m *machine) fell(ctx context.Context, t *testing.T) {
+	t.Helper()
+	server := m.ServerPID()
+	err := m.kill(server)
+	if err == nil {
+		_, err = m.nextServer(ctx, server)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // whim is how long a server may live: 40 to 160 ms.
 func whim() time.Duration { return 40*time.Millisecond + rand.N(120*time.Millisecond) }
 

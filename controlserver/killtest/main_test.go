@@ -1,6 +1,7 @@
 package killtest
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,12 @@ func TestMain(m *testing.M) {
 		os.Exit(clientMain())
 	case "volume":
 		os.Exit(volumeMain())
+	}
+	// Most tests wait for silence or for a suspended machine: let them wait at the same time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	code := m.Run()
 	if built.dir != "" {
@@ -48,7 +55,7 @@ func binary(t *testing.T) string {
 		if built.dir, built.err = os.MkdirTemp("", "killtest-"); built.err != nil {
 			return
 		}
-		build := exec.Command("go", "build", "-tags", "crashpoints", "-o", built.dir, "github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet-controlserver")
+		build := exec.Command("go", "build", "-buildvcs=false", "-tags", "crashpoints", "-o", built.dir, "github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet-controlserver")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)

@@ -33,6 +33,7 @@ func shortOrLong() goal {
 // Whoever is killed, and whenever: every command runs exactly once, ends with its own code, and each of
 // its bytes arrives in its place.
 func TestKillMatrix(t *testing.T) {
+	t.Parallel()
 	sum := new(tally)
 	t.Run("all", func(t *testing.T) {
 		t.Run("server", func(t *testing.T) { t.Parallel(); serverKilled(t, sum) })
@@ -50,10 +51,10 @@ func TestKillMatrix(t *testing.T) {
 	t.Log(verdict)
 }
 
-// points that every build has.
 var points = []crashpoint.Point{
 	crashpoint.BeforeOrder, crashpoint.BeforeMkdir, crashpoint.MkdirFork, crashpoint.ForkStarted,
-	crashpoint.StartedReply, crashpoint.Pumping, crashpoint.ExitNotify, crashpoint.ExitRecord, crashpoint.Attach,
+	crashpoint.StartedReply, crashpoint.Pumping, crashpoint.Pty, crashpoint.Stdin, crashpoint.ExitNotify,
+	crashpoint.ExitRecord, crashpoint.Attach, crashpoint.Forget,
 }
 
 func serverKilled(t *testing.T, sum *tally) {
@@ -64,7 +65,7 @@ func serverKilled(t *testing.T, sum *tally) {
 		t.Fatal(err)
 	}
 	book, k := newLedger(), newKiller(m, points...)
-	l := newLoad(m, book, goal.streamLines, goal.slowLines)
+	l := newLoad(m, book, goal, hello.GetLimits().GetMaxCapBytes())
 	ctx := limited(t, goal.patience)
 	murder, pardon := context.WithCancel(ctx)
 	killed := make(chan error, 1)
@@ -78,7 +79,7 @@ func serverKilled(t *testing.T, sum *tally) {
 			return each && execs >= goal.execs && bytes >= goal.bytes
 		})
 	}()
-	err = l.run(ctx, hello.GetFeatures(), enough)
+	err = l.run(ctx, enough)
 	pardon()
 	if err := errors.Join(err, <-killed); err != nil {
 		t.Errorf("after %v: %v", k, err)
