@@ -93,7 +93,7 @@ func TestOrphansAreReapedAndCodesStayRight(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, err := machinetest.Launch(t, machinetest.Options{Attr: attr, Env: []string{machinetest.ProcEnv + "=" + strconv.FormatBool(attr != nil)}})
 			if errors.Is(err, syscall.EPERM) {
-				t.Skip("the kernel forbids user namespaces here")
+				t.Fatal("the kernel forbids user namespaces to this user; allow them: sysctl -w kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0")
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -146,7 +146,7 @@ func ownPIDs() *syscall.SysProcAttr {
 func TestSingleIdMachineSaysThatExecsAreNotSeparate(t *testing.T) {
 	m, err := machinetest.Launch(t, machinetest.Options{Attr: ownPIDs(), Env: []string{machinetest.ProcEnv + "=true"}})
 	if errors.Is(err, syscall.EPERM) {
-		t.Skip("the kernel forbids user namespaces here")
+		t.Fatal("the kernel forbids user namespaces to this user; allow them: sysctl -w kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -600,7 +600,7 @@ func TestSyncedExecEndsAsAnyOther(t *testing.T) {
 func TestFullDiskStopsNoCommandAndNoEnd(t *testing.T) {
 	m, err := machinetest.Launch(t, machinetest.Options{Attr: ownPIDs(), Env: []string{machinetest.ProcEnv + "=true", machinetest.TmpfsEnv + "=24m"}})
 	if errors.Is(err, syscall.EPERM) {
-		t.Skip("the kernel forbids user namespaces here")
+		t.Fatal("the kernel forbids user namespaces to this user; allow them: sysctl -w kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0")
 	}
 	if err != nil {
 		t.Fatal(err)
