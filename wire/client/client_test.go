@@ -405,6 +405,19 @@ func TestErrorOfTheSinkEndsTheRunAndNothingElse(t *testing.T) {
 	}
 }
 
+func TestCommandThatNobodyReadsIsToldToEnd(t *testing.T) {
+	mine := errors.New("broken pipe")
+	p, c := play(t, nil, func(ctx context.Context, s *stream) error {
+		_ = scene(nil, started(), out(0, "abc"))(ctx, s)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	_, err := c.Run(within(t), command(client.Follow{TermOnCancel: true, CancelSignal: 1}), client.Writers(failing{mine}, nil))
+	if !errors.Is(err, mine) || len(p.signals) != 1 || p.signals[0].GetSignal() != 1 {
+		t.Fatalf("got %v, %v", err, p.signals)
+	}
+}
+
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }

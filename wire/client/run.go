@@ -46,7 +46,8 @@ type Follow struct {
 	// end it.
 	Stdin io.Reader
 	// TermOnCancel sends TERM, or CancelSignal, to the exec's process group when ctx ends or Stdin
-	// fails, and follows for 5 s more. Otherwise the exec runs on.
+	// fails, and follows for 5 s more; and when the sink takes no more, which ends the run at once.
+	// Otherwise the exec runs on.
 	TermOnCancel bool
 	CancelSignal int32
 }
@@ -109,7 +110,7 @@ var errStarted = errors.New("started")
 // Start is Run that returns once the machine says that the exec has a process, and leaves it running.
 // The Result then has Started; it has Exit or Lost instead where no process was made.
 func (c *Client) Start(ctx context.Context, command Command) (Result, error) {
-	command.Stdin = nil
+	command.Stdin, command.TermOnCancel = nil, false
 	result, err := c.Run(ctx, command, leaving{Writers(nil, nil)})
 	if errors.Is(err, errStarted) {
 		err = nil
@@ -167,6 +168,9 @@ func (r *run) drive(ctx context.Context) (Result, error) {
 	fed := r.feed(live, abort)
 	err := r.loop(live)
 	unfed := fed()
+	if own := (*sinkError)(nil); errors.As(err, &own) && r.follow.TermOnCancel {
+		r.terminate(context.WithoutCancel(ctx))
+	}
 	r.result.Gaps, r.result.Offsets = r.cursor.gaps, r.cursor.offsets()
 	ended := r.result.Exit != nil || r.result.Lost != nil
 	if _, refused := wire.AsError(unfed); err == nil && unfed != nil && !refused {
@@ -196,13 +200,7 @@ func (r *run) outlive(ctx context.Context) (context.Context, func()) {
 		}
 		grace, end := context.WithTimeout(live, cancelGrace)
 		defer end()
-		number := int32(sigTerm)
-		if r.follow.CancelSignal != 0 {
-			number = r.follow.CancelSignal
-		}
-		_, err := r.client.Signal(grace, r.result.ID, number, wirev1.SignalTarget_SIGNAL_TARGET_GROUP)
-		if err != nil {
-			r.client.log.Warn("cancelled exec was not signalled", "exec", r.result.ID, "error", err)
+		if !r.terminate(grace) {
 			cancel()
 			return
 		}
@@ -210,6 +208,21 @@ func (r *run) outlive(ctx context.Context) (context.Context, func()) {
 		cancel()
 	}()
 	return live, func() { cancel(); <-done }
+}
+
+// terminate asks the exec to end, and says whether that arrived.
+func (r *run) terminate(ctx context.Context) bool {
+	ctx, end := context.WithTimeout(ctx, cancelGrace)
+	defer end()
+	number := int32(sigTerm)
+	if r.follow.CancelSignal != 0 {
+		number = r.follow.CancelSignal
+	}
+	_, err := r.client.Signal(ctx, r.result.ID, number, wirev1.SignalTarget_SIGNAL_TARGET_GROUP)
+	if err != nil {
+		r.client.log.Warn("cancelled exec was not signalled", "exec", r.result.ID, "error", err)
+	}
+	return err == nil
 }
 
 // sigTerm is SIGTERM's number on Linux, which every machine runs, whatever this computer is.

@@ -150,7 +150,7 @@ func attachedAndLeft(t *testing.T) {
 		cancel()
 	}()
 	var notes strings.Builder
-	if code := command.Main(ctx, []string{"exec", "tenant", "--attach", id}, strings.NewReader(""), out, &notes); code != 125 {
+	if code := command.Main(ctx, []string{"exec", "tenant", "--attach", id}, strings.NewReader(""), out, &notes); code != 125 || !strings.Contains(notes.String(), "the command runs on") {
 		t.Errorf("exit code %d, %q", code, notes.String())
 	}
 	if l := find(t, id); l.State != "running" {

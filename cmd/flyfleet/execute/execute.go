@@ -66,6 +66,9 @@ func (e *Command) run(ctx context.Context, c *console.Console, s *settings.Setti
 		return 0, m.Failed(err, e.Attach, false)
 	}
 	result, err := w.do(ctx)
+	if err != nil && e.Attach != "" && ctx.Err() != nil {
+		return 0, fmt.Errorf("left; the command runs on: flyfleet exec %s --attach %s follows it again", e.App, e.Attach)
+	}
 	if err != nil {
 		return 0, m.Failed(err, result.ID, result.Started != nil)
 	}

@@ -21,8 +21,14 @@ import (
 
 func TestMain(m *testing.M) {
 	machineinit.RunIfInit()
+	if os.Getenv(selfEnv) != "" {
+		os.Exit(command.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
 	os.Exit(m.Run())
 }
+
+// selfEnv makes this test binary the flyfleet program.
+const selfEnv = "FLYFLEET_TEST_SELF"
 
 // startMachine gives app tenant a real machine with a real control server, and this process the local environment.
 func startMachine(t *testing.T) {
@@ -136,6 +142,13 @@ func TestExecEndsAsTheCommandEnded(t *testing.T) {
 	t.Run("JSON", jsonForm)
 	t.Run("interrupted", interrupted)
 	t.Run("streamed", streamed)
+	t.Run("stdin", piped)
+	t.Run("a command that leaves its stdin", unread)
+	t.Run("terminal", onTerminal)
+	t.Run("terminal restored when flyfleet is ended", endedOnTerminal)
+	t.Run("terminal taken over", takenOver)
+	t.Run("terminal's window closed", windowClosed)
+	t.Run("reader gone", readerGone)
 	t.Run("detached", detached)
 	t.Run("killed", killed)
 	t.Run("a start that fails is not detached", detachedFailure)

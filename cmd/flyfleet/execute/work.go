@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/reach"
@@ -101,6 +103,10 @@ type runner func(context.Context, client.Follow, client.Sink) (client.Result, er
 
 // follow lends stdin and terminal to the exec while it is followed.
 func (w *work) follow(ctx context.Context, id string, run runner) (client.Result, error) {
+	// A reader that went is an error of the output, not the end of this program: the command is told.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 	f := client.Follow{Wait: w.Wait, TermOnCancel: w.Attach == ""}
 	if w.Interactive {
 		f.Stdin = w.console.In
