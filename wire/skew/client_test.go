@@ -122,16 +122,20 @@ func (f *follower) stream(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer events.Close()
-	fed := make(chan error, 1)
-	defer func() { cancel(); <-fed }()
-	begun := make(chan struct{})
+	defer func() { _ = events.Close() }()
+	begun, fed := make(chan struct{}), make(chan struct{})
+	defer func() {
+		cancel()
+		<-fed
+	}()
 	go func() {
+		defer close(fed)
 		select {
 		case <-begun:
-			fed <- f.feed(ctx)
+			if f.feed(ctx) != nil {
+				cancel() // the next stream brings the next attempt
+			}
 		case <-ctx.Done():
-			fed <- nil
 		}
 	}()
 	for first := true; events.Receive(); {

@@ -56,7 +56,7 @@ func newPeerServer(t *testing.T, s *schema, later bool) *peerServer {
 	p := &peerServer{schema: s, later: later, execs: map[string]*peerExec{}, address: "127.0.0.1:0"}
 	p.serve(t)
 	t.Cleanup(func() {
-		p.server.Close()
+		_ = p.server.Close()
 		p.mu.Lock()
 		for _, e := range p.execs {
 			_ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL)
@@ -84,7 +84,7 @@ func (p *peerServer) serve(t *testing.T) {
 // kill cuts every connection, as the death of a server does, and serves again. The execs live on.
 func (p *peerServer) kill(t *testing.T) {
 	t.Helper()
-	p.server.Close()
+	_ = p.server.Close()
 	p.serve(t)
 }
 

@@ -159,6 +159,7 @@ func TestEveryPairingOfVersionsKeepsThePromises(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h, client := pair(t)
 			t.Run("exec", func(t *testing.T) { runs(t, client()) })
 			t.Run("attach", func(t *testing.T) { attaches(t, client(), client()) })
@@ -211,16 +212,16 @@ func attaches(t *testing.T, first, second user) {
 
 // survivesKills kills the server at three points of one command's output.
 func survivesKills(t *testing.T, h host, c user) {
-	const lines = 300
+	const lines = 200
 	var want strings.Builder
 	for i := range lines {
 		want.WriteString("line " + strconv.Itoa(i) + "\n")
 	}
-	kills := []int{1, 700, 1500}
+	kills := []int{1, 600, 1200}
 	var killers sync.WaitGroup
 	got, err := c.run(within(t), job{
 		id:     newID(t),
-		script: `i=0; while [ $i -lt 300 ]; do echo "line $i"; i=$((i+1)); sleep 0.005; done; exit 4`,
+		script: `i=0; while [ $i -lt 200 ]; do echo "line $i"; i=$((i+1)); sleep 0.005; done; exit 4`,
 		output: func(have int) {
 			if len(kills) > 0 && have >= kills[0] {
 				kills = kills[1:]
@@ -330,7 +331,7 @@ func start(t *testing.T, c *peerClient, spec protoreflect.Message, sum []byte) e
 	if err != nil {
 		return err
 	}
-	defer events.Close()
+	defer func() { _ = events.Close() }()
 	if events.Receive() {
 		t.Errorf("it was started: %v", events.Msg())
 	}
