@@ -67,10 +67,16 @@ func Serve(ctx context.Context, c Config, command []string, log *slog.Logger) er
 		log.Warn("no room is set aside for records", "error", err)
 	}
 	house := &keeper.House{
-		Spool: sp, Listener: file, Server: command, Env: os.Environ(),
+		Spool: sp, Listener: file, Server: command, Env: serverEnv(),
 		StopTime: stopBudget + 2*time.Second, Log: log.With("part", "keeper"),
 	}
 	return house.Supervise(ctx)
+}
+
+// serverEnv lets the server's goroutines begin with stacks of the size that they come to need: each call
+// has one, and would grow it in steps by copying.
+func serverEnv() []string {
+	return append(os.Environ(), "GODEBUG=adaptivestackstart=1,"+os.Getenv("GODEBUG"))
 }
 
 // ServeCalls is the server's half of Serve: it answers callers until ctx ends or the keeper is gone.

@@ -48,7 +48,7 @@ func (s *Server) prove(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		claims, err := s.options.Trust.Verify(text, s.options.App, s.options.Machine, s.options.Now())
+		claims, err := s.tokens.Verify(text, s.options.Now())
 		if err != nil {
 			s.log.Warn("token refused", "rpc", path.Base(r.URL.Path), "peer", r.RemoteAddr, "reason", err.Error())
 			refuse(w, r, wire.Refuse(wirev1.ErrorReason_ERROR_REASON_TOKEN, "%v", err))

@@ -47,6 +47,7 @@ type Server struct {
 	wirev1connect.UnimplementedControlServiceHandler
 	options  Options
 	instance string
+	tokens   *token.Verifier
 	fences   *fences
 	door     *door
 	execs    *registry
@@ -78,7 +79,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}
 	d := &door{now: o.Now, most: mostRunning()}
 	s := &Server{
-		options: o, instance: uuid.NewString(), fences: newFences(o.Spool), door: d, graves: graves,
+		options: o, instance: uuid.NewString(), tokens: token.NewVerifier(o.Trust, o.App, o.Machine), fences: newFences(o.Spool), door: d, graves: graves,
 		execs: newRegistry(o.Spool, graves, d, o.Log), log: o.Log, ptySafe: pump.CanStoreTerminals(),
 	}
 	early := newMailbox()

@@ -214,6 +214,45 @@ func TestClocksMayDifferByFiveMinutes(t *testing.T) {
 	}
 }
 
+func TestRememberedTokenEndsWhenAFreshOneWould(t *testing.T) {
+	r := root(t, "acme")
+	k, err := r.Delegate("rt-main", []string{"*"}, 10*time.Minute, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := trust(t, r)
+	for name, text := range map[string]string{
+		"token": sign(t, delegate(t, r, "rt-main", "*"), app, machine, scope, now), "delegation": sign(t, k, app, machine, scope, now.Add(5*time.Minute)),
+	} {
+		v := token.NewVerifier(tr, app, machine)
+		for minute := -7; minute < 30; minute++ {
+			at := now.Add(time.Duration(minute) * time.Minute)
+			for range 2 {
+				_, want := tr.Verify(text, app, machine, at)
+				_, got := v.Verify(text, at)
+				if (want == nil) != (got == nil) || want != nil && want.Error() != got.Error() {
+					t.Fatalf("%s at minute %d: got %v, want %v", name, minute, got, want)
+				}
+			}
+		}
+		if _, err := v.Verify(text+"x", now); err == nil {
+			t.Fatal("another token was taken for a remembered one")
+		}
+	}
+}
+
+func TestVerifierForgetsBeforeItGrows(t *testing.T) {
+	r := root(t, "acme")
+	k := delegate(t, r, "rt-main", "*")
+	v := token.NewVerifier(trust(t, r), app, machine)
+	for i := range 600 {
+		text := sign(t, k, app, machine, fmt.Sprintf("s/%d", i), now)
+		if c, err := v.Verify(text, now); err != nil || c.Scope != fmt.Sprintf("s/%d", i) {
+			t.Fatalf("token %d: %+v, %v", i, c, err)
+		}
+	}
+}
+
 func TestOperatorsUseTheirOwnScopesOnly(t *testing.T) {
 	r := root(t, "acme")
 	k := delegate(t, r, "op-alice", "*")

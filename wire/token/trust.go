@@ -36,6 +36,9 @@ type Claims struct {
 	Machine  string
 	IssuedAt time.Time
 	Expires  time.Time
+
+	// delegated is how long the signing key's delegation lives.
+	delegated time.Time
 }
 
 // ParseTrust reads FLYFLEET_TRUST: entries "fftrust1.<fleet>.<public key>", separated by commas, at
@@ -100,6 +103,7 @@ func (t Trust) Verify(text, app, machine string, now time.Time) (Claims, error) 
 		Key: delegation.Subject, Operator: operator(delegation.Subject), Fleet: delegation.Fleet, Subject: session.Subject,
 		Scope: session.Scope, App: app, Machine: machine,
 		IssuedAt: session.IssuedAt.Time, Expires: session.ExpiresAt.Time,
+		delegated: delegation.ExpiresAt.Time,
 	}, nil
 }
 
