@@ -53,7 +53,7 @@ func (l *load) run(ctx context.Context, enough <-chan struct{}) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	// What runs side by side, each again and again.
-	workers := []func(context.Context, *client.Client) error{l.short, l.short, l.short, l.stream, l.slow, l.attach, l.stdin, l.terminal, l.forget, l.takeover}
+	workers := []func(context.Context, *client.Client) error{l.short, l.short, l.short, l.stream, l.slow, l.capped, l.attach, l.stdin, l.terminal, l.forget, l.takeover}
 	for _, work := range workers {
 		c := l.m.Client(machinetest.ClientOptions{})
 		all.Go(func() {
@@ -113,6 +113,37 @@ func (l *load) stream(ctx context.Context, c *client.Client) error {
 	}
 	// All that is kept must stay below the machine's quota.
 	return l.drop(ctx, c, id)
+}
+
+// capped is a command that prints more than is kept: its end is kept, and what arrives is in its place.
+func (l *load) capped(ctx context.Context, c *client.Client) error {
+	id := l.ledger.ask()
+	lines := l.streamLines / 4
+	spec := script(id, `exec seq 10000000 "$1"`, strconv.Itoa(firstLine+lines-1))
+	spec.StdoutCapBytes, spec.CapPolicy = 2<<20, wirev1.CapPolicy_CAP_POLICY_KEEP_TAIL
+	sink := &cappedSink{numberedSink: numberedSink{numbered: numbered{"\n"}}}
+	got, err := c.Run(ctx, client.Command{ID: id, Spec: spec, Follow: patient}, sink)
+	got.Gaps = nil
+	if err == nil {
+		err = right(got, 0)
+	}
+	if want := sink.lines(lines); err == nil && (sink.end != want || got.Exit.GetStdoutEnd() != want) {
+		err = fmt.Errorf("bytes and gaps end at %d, the exit says %d, want %d", sink.end, got.Exit.GetStdoutEnd(), want)
+	}
+	if err != nil {
+		return fmt.Errorf("capped exec %s: %w", id, err)
+	}
+	// Whoever comes late gets the whole tail.
+	tail := &cappedSink{numberedSink: numberedSink{numbered: numbered{"\n"}}}
+	_, err = c.Attach(ctx, id, patient, tail)
+	if kept := tail.end - tail.left; err == nil && (tail.end != sink.end || kept < spec.GetStdoutCapBytes()) {
+		err = fmt.Errorf("%d bytes are kept of %d, cap %d", kept, tail.end, spec.GetStdoutCapBytes())
+	}
+	if err != nil {
+		return fmt.Errorf("capped exec %s read again: %w", id, err)
+	}
+	l.ledger.right(id, int64(tail.end-tail.left))
+	return nil
 }
 
 const slowly = `i=10000000; while [ $i -lt "$1" ]; do echo $i; i=$((i+1)); done`

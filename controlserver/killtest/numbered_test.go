@@ -66,5 +66,20 @@ func (s *numberedSink) Output(stream wirev1.Stream, offset uint64, data []byte) 
 	return s.check(offset, data)
 }
 
+// cappedSink takes the gaps of a cap, and counts what they left out.
+type cappedSink struct {
+	numberedSink
+	left uint64
+}
+
+func (s *cappedSink) Gap(g *wirev1.Gap) error {
+	if g.GetReason() != wirev1.GapReason_GAP_REASON_CAP || g.GetFrom() != s.end || g.GetTo() <= g.GetFrom() {
+		return fmt.Errorf("a gap at %d: %v", s.end, g)
+	}
+	s.left += g.GetTo() - s.end
+	s.end = g.GetTo()
+	return nil
+}
+
 // lines is the length of a numbered text of so many lines.
 func (n numbered) lines(count int) uint64 { return uint64(count) * uint64(8+len(n.newline)) }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,10 +61,36 @@ type volume struct {
 
 func volumes() []volume {
 	all := []volume{{"tmpfs", func(*testing.T) string { return "tmpfs tmpfs size=32m,mode=755" }}}
-	if os.Geteuid() == 0 {
+	if mayUseLoops() {
 		all = append(all, volume{"ext4", makeExt4})
 	}
 	return all
+}
+
+// mayMount says whether this process may mount without a user namespace of its own.
+func mayMount() bool {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			caps, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			return err == nil && caps&(1<<unix.CAP_SYS_ADMIN) != 0
+		}
+	}
+	return false
+}
+
+// mayUseLoops says whether this is the machine's own root, and not a container's.
+func mayUseLoops() bool {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil || !mayMount() {
+		return false
+	}
+	f := strings.Fields(string(b))
+	_, err = os.Stat("/dev/loop-control")
+	return err == nil && len(f) == 3 && f[0] == "0" && f[1] == "0" && f[2] == "4294967295"
 }
 
 func makeExt4(t *testing.T) string {
@@ -90,7 +117,7 @@ func startOn(t *testing.T, v volume) *machine {
 		t.Fatal(err)
 	}
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	if uid := os.Geteuid(); uid != 0 {
+	if uid := os.Geteuid(); !mayMount() {
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
 		attr.UidMappings = []syscall.SysProcIDMap{{HostID: uid, Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
