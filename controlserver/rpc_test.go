@@ -88,34 +88,30 @@ func TestMegabytesThroughCatAcrossKills(t *testing.T) {
 	sum := sha256.Sum256(content.Bytes())
 	spec := shell("cat")
 	spec.Stdin = &wirev1.Stdin{Mode: wirev1.StdinMode_STDIN_MODE_PIPE, Length: uint64(content.Len()), Sha256: sum[:]}
+	// A kill for every MiB that arrived: kills by the clock would leave a busy computer no time between two.
 	got := sha256.New()
-	stop := make(chan struct{})
-	kills := make(chan int)
-	go func() {
-		n, tick := 0, time.NewTicker(60*time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				m.KillServer()
-				n++
-			case <-stop:
-				kills <- n
-				return
-			}
+	arrived, kills := 0, 0
+	killing := writerFunc(func(data []byte) (int, error) {
+		if arrived += len(data); arrived>>20 > kills {
+			kills++
+			m.KillServer()
 		}
-	}()
+		return got.Write(data)
+	})
 	result, err := c.Run(limited(t), client.Command{
 		Spec: spec, Follow: client.Follow{Patience: time.Minute, Stdin: bytes.NewReader(content.Bytes())},
-	}, client.Writers(got, nil))
-	close(stop)
-	if n := <-kills; n < 3 {
-		t.Errorf("only %d kills", n)
+	}, client.Writers(killing, nil))
+	if kills < 10 {
+		t.Errorf("only %d kills", kills)
 	}
 	if err != nil || result.Exit.GetCode() != 0 || result.Exit.GetCause() != wirev1.ExitCause_EXIT_CAUSE_EXITED || !bytes.Equal(got.Sum(nil), sum[:]) {
 		t.Fatalf("got %v, %v, %d of %d bytes, or others", result.Exit, err, result.Exit.GetStdoutEnd(), content.Len())
 	}
 }
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(data []byte) (int, error) { return f(data) }
 
 func TestStdinThatIsNotWhatWasPromisedEndsTheCommandBeforeItsEnd(t *testing.T) {
 	c := machinetest.Start(t, machinetest.Options{}).Client(machinetest.ClientOptions{})
