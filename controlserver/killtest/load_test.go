@@ -27,6 +27,8 @@ type load struct {
 	// most is the highest cap of a stream.
 	most uint64
 	next atomic.Int64
+	// enough ends the load.
+	enough chan struct{}
 	// finished are short execs that nobody looks at any more.
 	finished chan finished
 	// owned is a client of a scope that changes hands all the time, fence its newest owner.
@@ -44,11 +46,11 @@ type finished struct {
 }
 
 func newLoad(m *machine, l *ledger, g goal, most uint64) *load {
-	return &load{owned: m.Client(machinetest.ClientOptions{Scope: takenOver}), m: m, ledger: l, streamLines: g.streamLines, slowLines: g.slowLines, most: most, finished: make(chan finished, 64)}
+	return &load{owned: m.Client(machinetest.ClientOptions{Scope: takenOver}), m: m, ledger: l, streamLines: g.streamLines, slowLines: g.slowLines, most: most, enough: make(chan struct{}), finished: make(chan finished, 64)}
 }
 
 // run runs every worker until enough is closed, and returns the first failure.
-func (l *load) run(ctx context.Context, enough <-chan struct{}) error {
+func (l *load) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
@@ -59,7 +61,7 @@ func (l *load) run(ctx context.Context, enough <-chan struct{}) error {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				select {
-				case <-enough:
+				case <-l.enough:
 					return
 				default:
 				}
@@ -184,6 +186,8 @@ func (l *load) attach(ctx context.Context, c *client.Client) error {
 		if err != nil {
 			return fmt.Errorf("attach to the finished exec %s: %w", f.id, err)
 		}
+	case <-l.enough:
+		return nil
 	case <-ctx.Done():
 		return nil
 	}
@@ -239,6 +243,8 @@ func (l *load) forget(ctx context.Context, c *client.Client) error {
 	var f finished
 	select {
 	case f = <-l.finished:
+	case <-l.enough:
+		return nil
 	case <-ctx.Done():
 		return nil
 	}

@@ -70,16 +70,15 @@ func serverKilled(t *testing.T, sum *tally) {
 	murder, pardon := context.WithCancel(ctx)
 	killed := make(chan error, 1)
 	go func() { killed <- k.run(murder) }()
-	enough := make(chan struct{})
 	go func() {
-		defer close(enough)
+		defer close(l.enough)
 		_ = until(ctx, func() bool {
 			execs, bytes := book.size()
 			_, each := k.sum(goal.kills)
 			return each && execs >= goal.execs && bytes >= goal.bytes
 		})
 	}()
-	err = l.run(ctx, enough)
+	err = l.run(ctx)
 	pardon()
 	if err := errors.Join(err, <-killed); err != nil {
 		t.Errorf("after %v: %v", k, err)
