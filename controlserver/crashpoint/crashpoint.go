@@ -31,6 +31,8 @@ const (
 	ExitRecord Point = "exit-record"
 	// Attach: the server is about to send to somebody who attached.
 	Attach Point = "attach"
+	// Adopted: a new server has taken over what lives, and answers nobody yet.
+	Adopted Point = "adopted"
 	// Forget: the server has left a tombstone, and the files are there.
 	Forget Point = "forget"
 )

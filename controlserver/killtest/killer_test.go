@@ -82,11 +82,18 @@ func (k *killer) killAt(ctx context.Context, p crashpoint.Point) (bool, error) {
 	if err := k.m.arm(p); err != nil {
 		return false, fmt.Errorf("arm %s: %w", p, err)
 	}
+	if p == crashpoint.Adopted {
+		// Only a new server comes there.
+		if err := k.m.kill(k.m.ServerPID()); err != nil {
+			return false, err
+		}
+		k.count(atRandom)
+	}
 	wait, cancel := context.WithTimeout(ctx, passing)
 	defer cancel()
 	_ = until(wait, func() bool { return !k.m.armed(p) })
 	if k.m.disarm(p) {
-		return false, nil
+		return p == crashpoint.Adopted, nil
 	}
 	k.count(p)
 	return true, nil

@@ -54,7 +54,7 @@ func TestKillMatrix(t *testing.T) {
 var points = []crashpoint.Point{
 	crashpoint.BeforeOrder, crashpoint.BeforeMkdir, crashpoint.MkdirFork, crashpoint.ForkStarted,
 	crashpoint.StartedReply, crashpoint.Pumping, crashpoint.Pty, crashpoint.Stdin, crashpoint.ExitNotify,
-	crashpoint.ExitRecord, crashpoint.Attach, crashpoint.Forget,
+	crashpoint.ExitRecord, crashpoint.Attach, crashpoint.Forget, crashpoint.Adopted,
 }
 
 func serverKilled(t *testing.T, sum *tally) {

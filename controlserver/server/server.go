@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/account"
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/crashpoint"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/keeper"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/pump"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
@@ -92,6 +93,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s.execs.adopt(lives)
+	crashpoint.At(crashpoint.Adopted)
 	early.open(s.execs.onEnded)
 	s.janitor = startJanitor(ctx, s.execs, o.Now)
 	return s, nil
