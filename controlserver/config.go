@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package controlserver is the daemon inside a tenant machine: it makes the machine's directories, and
 // runs the wire's server, the keeper of processes and the local probe until it is told to stop.
 package controlserver

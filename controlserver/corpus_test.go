@@ -1,3 +1,5 @@
+//go:build linux
+
 package controlserver_test
 
 import (
@@ -355,6 +357,65 @@ func TestAnyNameSurvivesTheWire(t *testing.T) {
 	spec.Cwd = []byte("d\xff")
 	if got := run(t, c, spec); !strings.HasPrefix(got.stdout, "a\xffb") || !strings.HasSuffix(got.stdout, "d\xff\n") {
 		t.Fatalf("got %q", got.stdout)
+	}
+}
+
+// madarco/agentbox#359: three thousand paths in one argument met a limit; they travel on stdin.
+func TestThousandsOfPathsTravelOnStdin(t *testing.T) {
+	c := machinetest.Start(t, machinetest.Options{}).Client(machinetest.ClientOptions{})
+	var paths strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&paths, "./a path with blanks and\na newline, number %04d, long enough to be past the kernel's limit of 128 KiB\x00", i)
+	}
+	spec := shell("xargs -0 -n 500 sh -c 'for p; do printf \"%s\\0\" \"$p\"; done' sh")
+	spec.Stdin = &wirev1.Stdin{Mode: wirev1.StdinMode_STDIN_MODE_PIPE}
+	var out bytes.Buffer
+	got, err := c.Run(limited(t), client.Command{Spec: spec, Follow: client.Follow{Stdin: strings.NewReader(paths.String())}}, client.Writers(&out, nil))
+	if err != nil || got.Exit.GetCode() != 0 || out.String() != paths.String() {
+		t.Fatalf("got %v, %v, %d of %d bytes", got.Exit, err, out.Len(), paths.Len())
+	}
+}
+
+// langfuse/langfuse#15955: a server that the command had started kept its port after the time limit.
+func TestWallLimitFreesThePortOfABackgroundServer(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	c := m.Client(machinetest.ClientOptions{})
+	spec := shell("(echo $$ >group; exec 9<>lock-held; sleep 1000) & wait")
+	spec.WallTimeoutMs = 400
+	if got := run(t, c, spec); got.Exit.GetCause() != wirev1.ExitCause_EXIT_CAUSE_WALL_TIMEOUT {
+		t.Fatalf("got %v", got.Exit)
+	}
+	group := waitForFile(t, filepath.Join(m.Data, "workspace", "group"))
+	eventually(t, "the background server to be gone", func() bool { return len(groupOf(t, group)) == 0 })
+}
+
+// e2b-dev/E2B#1418: a connection that was closing under a request failed it.
+func TestCallsOnADyingConnectionGoToANewOne(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	cut := &cuttingDialer{}
+	c := m.Client(machinetest.ClientOptions{Dial: cut.dial})
+	stop := make(chan struct{})
+	var cutting sync.WaitGroup
+	cutting.Go(func() { cut.cutEvery(stop, 2000) })
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 25 {
+				want := fmt.Sprintf("%d of %d\n", i, w)
+				var out bytes.Buffer
+				got, err := c.Run(limited(t), client.Command{Spec: shell("printf %s \"$1\"", want)}, client.Writers(&out, nil))
+				if err != nil || got.Exit.GetCode() != 0 || out.String() != want {
+					t.Errorf("got %q, %v, %v", out.String(), got.Exit, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	cutting.Wait()
+	if cut.cuts.Load() == 0 {
+		t.Fatal("no connection was cut")
 	}
 }
 

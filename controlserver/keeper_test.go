@@ -1,3 +1,5 @@
+//go:build linux
+
 package controlserver_test
 
 import (
@@ -180,6 +182,16 @@ func TestQuiesceOutlivesTheServer(t *testing.T) {
 	ask(t, m, probe.Question{Resume: true})
 	m.KillServer()
 	run(t, c, shell("true"))
+}
+
+func TestProbeFindsTheNextServer(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	for range 10 {
+		m.KillServer()
+		if a := ask(t, m, probe.Question{}); a.State != "serving" {
+			t.Fatalf("got %+v", a)
+		}
+	}
 }
 
 func TestStopWhileTheServerIsDeadStillDrains(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command flyfleet-controlserver is the one inbound surface of a tenant machine.
 package main
 

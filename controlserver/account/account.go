@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package account decides as whom execs run: an unprivileged user where the process may switch to it,
 // the process's own user otherwise.
 package account

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package keeper starts the processes of execs, holds the pipes to them, and says how they ended.
 //
 // It is the one place that forks and the one parent of every child, so that no process can start

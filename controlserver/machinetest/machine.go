@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package machinetest runs a control server as a process of its own for tests: the test binary again,
 // on a free port, in a temporary directory. Call Main from TestMain.
 package machinetest

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package probe is the local question to a running control server: over a Unix socket in a directory
 // that only root may enter, so that the Machines API's exec, which runs as root, can ask without a
 // token and a tenant cannot.
@@ -51,6 +53,8 @@ type Answer struct {
 const (
 	lineLimit = 4 << 10
 	talkTime  = 10 * time.Second
+	// replaceTime is how long a keeper may take to replace a server.
+	replaceTime = 3 * time.Second
 )
 
 // Listener answers questions until it is closed.
@@ -170,10 +174,40 @@ func samePeer(conn net.Conn) error {
 	return nil
 }
 
-// Ask puts one question to the server whose run directory is dir.
+// Ask puts one question to the server whose run directory is dir. A server that died a moment ago is
+// being replaced by its keeper, so for a few seconds nobody may answer.
 func Ask(ctx context.Context, dir string, question Question) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, talkTime)
 	defer cancel()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	patience := time.After(replaceTime)
+	for {
+		answer, err := ask(ctx, dir, question)
+		if !absent(err) {
+			return answer, err
+		}
+		select {
+		case <-again.C:
+		case <-patience:
+			return answer, err
+		case <-ctx.Done():
+			return answer, err
+		}
+	}
+}
+
+// absent says whether nobody was there to answer, or no longer. Every question may be asked twice.
+func absent(err error) bool {
+	for _, gone := range []error{unix.ECONNREFUSED, unix.ENOENT, unix.ECONNRESET, unix.EPIPE, io.EOF} {
+		if errors.Is(err, gone) {
+			return true
+		}
+	}
+	return false
+}
+
+func ask(ctx context.Context, dir string, question Question) (Answer, error) {
 	address, done, err := socketIn(dir)
 	if err != nil {
 		return Answer{}, err

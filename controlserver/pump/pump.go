@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package pump moves what a process writes from its pipe into the spool.
 //
 // It does so by splice(2): bytes go from the pipe's buffer to the page cache without passing through

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package server speaks the wire for one machine: it proves callers, hands starts to the keeper, moves
 // output into the spool, and sends it from there to whoever follows.
 package server

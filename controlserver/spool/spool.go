@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package spool is the disk side of a machine's execs: what was asked, what happened, and every byte of
 // output.
 //
