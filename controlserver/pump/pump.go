@@ -56,6 +56,7 @@ type Pump struct {
 
 	offset   uint64 // end of the stream
 	wide     bool
+	pace     pace
 	retry    time.Time // when to look for room again
 	checked  uint64    // end of the stream when room was last looked for
 	full     bool
@@ -69,8 +70,10 @@ const MostPiped = 1 << 20
 const (
 	// onePass is the most one splice moves.
 	onePass = MostPiped
-	// wideAfter is a pass that shows the writer to be fast: the default pipe holds no more.
-	wideAfter = 64 << 10
+	// fullPass and gather: a fast writer's pipe is left to fill for a moment when a pass found little in
+	// it. Page by page, each pass would wake everybody who follows.
+	fullPass = 256 << 10
+	gather   = time.Millisecond
 	// roomEvery is how many bytes go by between two looks for room, retryAfter how much time while
 	// there is none.
 	roomEvery  = 4 << 20
@@ -127,6 +130,9 @@ func (p *Pump) Run() error {
 		}
 		if step != nil && n == 0 {
 			return first
+		}
+		if p.pace.fast && n < fullPass {
+			time.Sleep(gather)
 		}
 	}
 }
@@ -232,7 +238,8 @@ func (p *Pump) store(pipe int) (int64, error) {
 		}
 		return skipped, errors.Join(err, skipErr)
 	}
-	if n >= wideAfter && !p.wide {
+	p.pace.note(time.Now(), n)
+	if p.pace.fast && !p.wide {
 		// More room for a fast writer; refused to those over their quota, which changes nothing.
 		_, _ = unix.FcntlInt(uintptr(pipe), unix.F_SETPIPE_SZ, MostPiped)
 		p.wide = true

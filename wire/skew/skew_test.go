@@ -306,7 +306,11 @@ func TestTodaysServerRefusesWhatOnlyTheFutureKnows(t *testing.T) {
 		defer close(ended)
 		_, _ = c.run(ctx, j)
 	}()
-	<-started
+	select {
+	case <-started:
+	case <-ended:
+		t.Fatal("the exec did not start")
+	}
 	_, err = c.call(within(t), "Signal", "SignalRequest", fields{"exec_id": j.id, "scope": scope, "signal": int32(9), "target": protoreflect.EnumNumber(newValue)})
 	if wire.ReasonOf(err) != wirev1.ErrorReason_ERROR_REASON_INVALID {
 		t.Errorf("a new target: %v", err)
