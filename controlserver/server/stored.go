@@ -3,8 +3,6 @@
 package server
 
 import (
-	"errors"
-
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
@@ -82,18 +80,15 @@ func (e *exec) tomb() spool.Tomb {
 	return spool.Tomb{ID: e.id, Scope: e.scope, Digest: e.digest, Exit: exit, Lost: lost, Forbidden: e.forbidden}
 }
 
-// stored finds an exec on the disk: its files, or its tomb.
+// stored finds an exec on the disk: its tomb, or its files. What is buried counts as gone, though a
+// crash may have left some of its files.
 func (r *registry) stored(id string) (*exec, error) {
-	e, err := load(r.spool, id, r.keeper.Epoch())
-	if !errors.Is(err, spool.ErrUnknown) {
-		return e, err
-	}
 	t, err := r.graves.Find(id)
 	if err != nil {
 		return nil, err
 	}
-	if t == nil {
-		return nil, spool.ErrUnknown
+	if t != nil {
+		return entombed(r.spool, t), nil
 	}
-	return entombed(r.spool, t), nil
+	return load(r.spool, id, r.keeper.Epoch())
 }
