@@ -205,7 +205,7 @@ func TestStopWhileTheServerIsDeadStillDrains(t *testing.T) {
 		t.Fatalf("got %v\n%s", err, m.Log())
 	}
 	exec.cancel()
-	record, err := os.ReadFile(filepath.Join(m.Data, "spool", "execs", exec.id, "exit"))
+	record, err := os.ReadFile(filepath.Join(m.Data, "spool", "execs", exec.id, "state"))
 	if err != nil || !strings.Contains(string(record), "MACHINE_STOPPING") {
 		t.Fatalf("got %s, %v", record, err)
 	}

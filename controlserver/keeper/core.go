@@ -46,6 +46,7 @@ type child struct {
 	pid       int
 	startedAt int64
 	own       descriptors
+	log       *spool.Log
 	group     *cgroup
 	cause     wirev1.ExitCause
 	ooms      int64
@@ -99,6 +100,7 @@ func (k *Core) Close() {
 	k.haunted = slices.DeleteFunc(k.haunted, (*cgroup).gone)
 	for _, c := range k.kept {
 		c.own.closeAll()
+		c.log.Close()
 		if c.group != nil {
 			c.group.gone()
 		}
@@ -125,26 +127,33 @@ func (k *Core) start(o *Order) (Receipt, descriptors, error) {
 	// On a full volume the command that makes room must still run.
 	room, err := k.spool.Room()
 	aside := err != nil || room.Below()
-	if err := k.spool.Create(o.ID, aside); err != nil {
+	log, err := k.spool.Begin(o.ID, aside, o.Record)
+	if err != nil {
 		if errors.Is(err, os.ErrExist) {
 			return Receipt{Existed: true}, descriptors{}, nil
 		}
 		return Receipt{}, descriptors{}, err
 	}
 	crashpoint.At(crashpoint.MkdirFork)
-	if err := k.spool.WriteSpec(o.ID, o.Record); err != nil {
-		return Receipt{}, descriptors{}, err
+	r, own, err := k.make(o, log, aside)
+	if r.PID == 0 {
+		log.Close()
 	}
+	return r, own, err
+}
+
+// make makes the process of an exec whose id is taken.
+func (k *Core) make(o *Order, log *spool.Log, aside bool) (Receipt, descriptors, error) {
 	if f := checkDir(o); f != nil {
-		return k.fail(o, f)
+		return k.fail(log, f)
 	}
 	program, f := lookup(o)
 	if f != nil {
-		return k.fail(o, f)
+		return k.fail(log, f)
 	}
 	e, err := openEnds(o)
 	if err != nil {
-		return k.fail(o, failure(wirev1.StartFailure_START_FAILURE_RESOURCES, "the machine cannot open pipes: "+errno(err)))
+		return k.fail(log, failure(wirev1.StartFailure_START_FAILURE_RESOURCES, "the machine cannot open pipes: "+errno(err)))
 	}
 	defer e.closeChildSide()
 	group := k.groups.make(o.ID)
@@ -158,10 +167,10 @@ func (k *Core) start(o *Order) (Receipt, descriptors, error) {
 		if group != nil {
 			group.gone()
 		}
-		return k.fail(o, execFailure(err))
+		return k.fail(log, execFailure(err))
 	}
 	c := &child{
-		id: o.ID, pid: pid, startedAt: time.Now().UnixMilli(), own: e.own, group: group, ooms: before,
+		id: o.ID, pid: pid, startedAt: time.Now().UnixMilli(), own: e.own, group: group, log: log, ooms: before,
 		cause: wirev1.ExitCause_EXIT_CAUSE_EXITED,
 	}
 	k.children[pid], k.kept[o.ID] = c, c
@@ -169,7 +178,7 @@ func (k *Core) start(o *Order) (Receipt, descriptors, error) {
 		tame(pid)
 	}
 	crashpoint.At(crashpoint.ForkStarted)
-	if err := k.spool.AppendStarted(o.ID, pid, c.startedAt, k.epoch); err != nil {
+	if err := log.Started(pid, c.startedAt, k.epoch); err != nil {
 		// The process runs and its pipes are held: the exec lives on, its record ends with this life.
 		k.log.Error("start is not on record", "exec", o.ID, "error", err)
 	}
@@ -177,9 +186,9 @@ func (k *Core) start(o *Order) (Receipt, descriptors, error) {
 	return Receipt{PID: pid, StartedAt: c.startedAt, Volatile: aside}, c.own, nil
 }
 
-func (k *Core) fail(o *Order, f *spool.Failure) (Receipt, descriptors, error) {
+func (k *Core) fail(log *spool.Log, f *spool.Failure) (Receipt, descriptors, error) {
 	r := Receipt{Failure: f, StartedAt: time.Now().UnixMilli()}
-	if err := k.spool.AppendFailed(o.ID, r.StartedAt, k.epoch, *f); err != nil {
+	if err := log.Failed(r.StartedAt, k.epoch, *f); err != nil {
 		return Receipt{}, descriptors{}, err
 	}
 	return r, descriptors{}, nil
@@ -204,6 +213,7 @@ func (k *Core) Release(id string) error {
 		return nil
 	}
 	c.own.closeAll()
+	c.log.Close()
 	delete(k.kept, id)
 	if c.group != nil && !c.group.gone() {
 		k.haunted = append(k.haunted, c.group)
@@ -221,7 +231,7 @@ func (k *Core) Signal(s Shot) (Hit, error) {
 	}
 	if cause := spool.StrongerCause(c.cause, s.Cause); cause != c.cause {
 		c.cause = cause
-		if err := k.spool.AppendCause(s.ID, s.Cause); err != nil {
+		if err := c.log.Cause(s.Cause); err != nil {
 			k.log.Error("cause is not on record", "exec", s.ID, "error", err)
 		}
 	}

@@ -10,7 +10,7 @@
 // The start of an exec is one transaction:
 //
 //	mkdir execs/<id>      the point of no return: from here on the id can never start again
-//	write spec
+//	append "spec"         what was asked
 //	fork
 //	append "started"      or "failed", when no process could be made
 //	answer with our ends of its pipes, of which the keeper keeps copies
@@ -58,7 +58,7 @@ type Keeper interface {
 // Order is what to start.
 type Order struct {
 	ID string
-	// Record is stored as the exec's spec before the fork.
+	// Record is put on the exec's record before the fork.
 	Record []byte
 	Argv   [][]byte
 	// Env is the whole environment, "NAME=value" each.

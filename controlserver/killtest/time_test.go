@@ -100,8 +100,11 @@ func TestDetachedCommandIsNotStoppedByAnything(t *testing.T) {
 	<-exec.done
 	starter.Close()
 	// Nobody asks for anything meanwhile.
-	record := filepath.Join(m.Data, "spool", "execs", id, "exit")
-	if err := until(ctx, func() bool { return size(record) > 0 }); err != nil {
+	record := filepath.Join(m.Data, "spool", "execs", id, "state")
+	if err := until(ctx, func() bool {
+		text, err := os.ReadFile(record)
+		return err == nil && strings.Contains(string(text), "\nexit ")
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder

@@ -4,6 +4,7 @@ package server
 
 import (
 	"bytes"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,8 +64,9 @@ func newExec(id, scope string, digest []byte, sp *spool.Spool) *exec {
 
 // place finds an exec's files, once it is known on which disk they are.
 func (e *exec) place(sp *spool.Spool, st spool.State) {
+	dir := sp.Dir(e.id)
 	for _, s := range e.streams() {
-		s.path = sp.File(e.id, s.name)
+		s.path = filepath.Join(dir, s.name)
 		s.book = spool.NewBook(sp, e.id, s.name, st)
 	}
 }

@@ -69,6 +69,13 @@ func (j *janitor) count(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if t, err := j.execs.graves.Find(id); err == nil && t != nil {
+			// Buried by a server that died before its files were gone.
+			if err := j.execs.spool.Remove(id); err != nil {
+				j.execs.log.Error("exec is not collected", "exec", id, "error", err)
+			}
+			continue
+		}
 		if !j.execs.livesNow(id) {
 			j.execs.vault.stored(int64(j.execs.spool.Stored(id)))
 		}

@@ -36,11 +36,11 @@ func (r *registry) adopt(lives []keeper.Live) {
 }
 
 func (r *registry) revive(l keeper.Live) (*exec, error) {
-	request, err := r.spool.Spec(l.ID)
+	st, err := r.spool.State(l.ID)
 	if err != nil {
 		return nil, err
 	}
-	st, err := r.spool.State(l.ID)
+	request, err := st.Request()
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (r *registry) revive(l keeper.Live) (*exec, error) {
 		s.end.Store(size)
 	}
 	// The server before may have told the end already: it stays as it was told.
-	if e.exit, err = r.spool.Exit(l.ID); err != nil {
+	if e.exit, err = st.Exit(); err != nil {
 		return nil, err
 	}
 	e.started = &wirev1.Started{
@@ -138,7 +138,7 @@ func (e *exec) unwanted() bool {
 // sync puts an exec's files and their names on the disk, for callers that act on the result after a loss
 // of the machine.
 func (r *registry) sync(e *exec) {
-	for _, name := range []string{"out", "err", "state", "exit", "spec", "."} {
+	for _, name := range []string{"out", "err", "state", "."} {
 		f, err := os.Open(filepath.Join(r.spool.Dir(e.id), name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue

@@ -3,6 +3,8 @@
 package server
 
 import (
+	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -102,6 +104,51 @@ func TestOutputIsKeptAsLongAsPromised(t *testing.T) {
 		e.exit, e.forgotten = ago(x.ended), x.forgotten
 		if due(e, x.pressed, now) != x.due {
 			t.Errorf("%s: due is %v", name, !x.due)
+		}
+	}
+}
+
+// Found by killing the server while it collected: half of the files were gone, and the exec looked as if
+// it had lost its output.
+func TestBuriedExecIsGoneThoughItsFilesAreThere(t *testing.T) {
+	sp, err := spool.Open(filepath.Join(t.TempDir(), "spool"), filepath.Join(t.TempDir(), "aside"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sp.Close() })
+	graves, err := sp.Graveyard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := wire.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := sp.Begin(id, false, []byte(`{"scope":"s"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Close()
+	if err := sp.AppendExit(id, &wirev1.Exit{StdoutEnd: 9}); err != nil {
+		t.Fatal(err)
+	}
+	if err := graves.Bury(spool.Tomb{ID: id, Scope: "s", Exit: &wirev1.Exit{StdoutEnd: 9}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	r := newRegistry(sp, graves, &door{now: time.Now, most: 1}, slog.New(slog.DiscardHandler))
+	e, err := r.stored(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gap, _ := e.out.book.At(0, 9); gap == nil || gap.To != 9 || gap.Reason != wirev1.GapReason_GAP_REASON_COLLECTED {
+		t.Fatalf("got %+v", gap)
+	}
+	j := startJanitor(t.Context(), r, time.Now)
+	defer j.stop()
+	deadline := time.Now().Add(30 * time.Second)
+	for tick := time.NewTicker(5 * time.Millisecond); sp.Has(id); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("the files are still there")
 		}
 	}
 }

@@ -159,7 +159,7 @@ func (r *registry) failed(e *exec, receipt keeper.Receipt) {
 }
 
 func (r *registry) record(e *exec, exit *wirev1.Exit) {
-	if err := r.spool.WriteExit(e.id, exit); err != nil {
+	if err := r.spool.AppendExit(e.id, exit); err != nil {
 		r.log.Error("exit is not on record", "exec", e.id, "error", err)
 	}
 }

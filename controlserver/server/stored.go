@@ -19,7 +19,7 @@ func load(sp *spool.Spool, id, epoch string) (*exec, error) {
 		e.forbidden = true
 		return e.settled(), nil
 	}
-	request, err := sp.Spec(id)
+	request, err := st.Request()
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func load(sp *spool.Spool, id, epoch string) (*exec, error) {
 			Pid: st.PID, StartedAtMs: st.StartedAt, AlreadyStarted: true, Epoch: st.Epoch, Volatile: sp.IsAside(id),
 		}
 	}
-	if e.exit, err = sp.Exit(id); err != nil {
+	if e.exit, err = st.Exit(); err != nil {
 		return nil, err
 	}
 	switch {

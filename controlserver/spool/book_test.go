@@ -193,7 +193,7 @@ func TestAsideAndVolumeShareTheIds(t *testing.T) {
 	if !s.IsAside(other) || s.IsAside(id) || s.Dir(other) != filepath.Join(dir+"-aside", other) {
 		t.Fatalf("got %s", s.Dir(other))
 	}
-	if err := s.AppendStarted(other, 1, 2, "e"); err != nil {
+	if err := s.AppendForgotten(other); err != nil {
 		t.Fatal(err)
 	}
 	ids, err := s.IDs()

@@ -3,7 +3,6 @@
 package spool
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -20,7 +19,7 @@ import (
 // ErrUnknown says that the spool has no such exec, or has only the directory of one.
 var ErrUnknown = errors.New("exec is not in the spool")
 
-// maxRecord bounds what is read of one record: a request's size, as JSON.
+// maxRecord bounds what is read of one state file: a request's size, as JSON, and room for events.
 const maxRecord = 4 * wire.MaxRequestBytes
 
 // Record is the form in which a request is kept: without values of the environment and without the
@@ -43,64 +42,40 @@ func Record(r *wirev1.ExecRequest, epoch string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record a request: %w", err)
 	}
-	return append(b, '\n'), nil
+	return b, nil
 }
 
-// WriteSpec stores a Record.
-func (s *Spool) WriteSpec(id string, record []byte) error {
-	if err := s.withRoom(func() error { return os.WriteFile(s.File(id, "spec"), record, 0o600) }); err != nil {
-		return fmt.Errorf("write spec: %w", err)
-	}
-	return nil
-}
-
-// Spec reads the request of an exec back. ErrUnknown when there is none; another error when it is
-// unreadable.
-func (s *Spool) Spec(id string) (*wirev1.ExecRequest, error) {
-	b, err := readFile(s.File(id, "spec"))
-	if errors.Is(err, os.ErrNotExist) {
+// Request reads back what was asked. ErrUnknown when it is not on record.
+func (st State) Request() (*wirev1.ExecRequest, error) {
+	if st.spec == "" {
 		return nil, ErrUnknown
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read spec: %w", err)
-	}
 	r := new(wirev1.ExecRequest)
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, r); err != nil {
-		return nil, fmt.Errorf("spec of exec %s is damaged: %w", id, err)
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(st.spec), r); err != nil {
+		return nil, fmt.Errorf("the record of a request is damaged: %w", err)
 	}
 	return r, nil
 }
 
-// WriteExit stores the final record, whole or not at all.
-func (s *Spool) WriteExit(id string, exit *wirev1.Exit) error {
+// Exit reads the final record; nil while there is none.
+func (st State) Exit() (*wirev1.Exit, error) {
+	if st.exit == "" {
+		return nil, nil
+	}
+	exit := new(wirev1.Exit)
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(st.exit), exit); err != nil {
+		return nil, fmt.Errorf("the record of an exit is damaged: %w", err)
+	}
+	return exit, nil
+}
+
+// AppendExit stores the final record. The first one stays.
+func (s *Spool) AppendExit(id string, exit *wirev1.Exit) error {
 	b, err := protojson.Marshal(exit)
 	if err != nil {
 		return fmt.Errorf("record an exit: %w", err)
 	}
-	if err := s.replace(s.File(id, "exit"), append(b, '\n')); err != nil {
-		return fmt.Errorf("write exit: %w", err)
-	}
-	return nil
-}
-
-// Exit reads the final record; nil while there is none. A torn one (the kernel died while the name was
-// there and the content was not) counts as none.
-func (s *Spool) Exit(id string) (*wirev1.Exit, error) {
-	b, err := readFile(s.File(id, "exit"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read exit: %w", err)
-	}
-	exit := new(wirev1.Exit)
-	if !bytes.HasSuffix(b, []byte("\n")) {
-		return nil, nil
-	}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, exit); err != nil {
-		return nil, nil //nolint:nilerr // torn: as if it were not there
-	}
-	return exit, nil
+	return s.appendState(id, "exit "+string(b))
 }
 
 func readFile(path string) ([]byte, error) {

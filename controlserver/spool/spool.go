@@ -3,12 +3,11 @@
 // Package spool is the disk side of a machine's execs: what was asked, what happened, and every byte of
 // output.
 //
-//	execs/<id>/spec    the request, values of the environment left out (JSON)
-//	execs/<id>/state   what happened so far, a line an event, only ever appended to
+//	execs/<id>/state   what was asked, what happened, and how it ended: a line each, only ever appended
+//	                   to; request (values of the environment left out) and exit are JSON
 //	execs/<id>/out     raw bytes of stdout, or of both streams, or of the terminal; absent while empty
 //	execs/<id>/err     raw bytes of stderr; absent while empty
 //	execs/<id>/clock   how much of its time limits has passed, where it has any (JSON)
-//	execs/<id>/exit    the final record (JSON), by rename: whole or not there
 //	tombs/<day>        what is left of collected execs, a line each (JSON)
 //	fences/<hash>      highest fence seen of a scope, fsynced
 //	reserve            blocks for records on a full disk
@@ -101,7 +100,7 @@ func (s *Spool) IsAside(id string) bool {
 	return err == nil
 }
 
-// File is the path of one of an exec's files: "out", "err" and the others of the package's layout.
+// File is the path of one of an exec's files: "out", "err" or "state".
 func (s *Spool) File(id, name string) string { return filepath.Join(s.Dir(id), name) }
 
 // Create makes an exec's directory, on the volume or aside: the point of no return. os.ErrExist in the

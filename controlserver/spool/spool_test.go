@@ -73,7 +73,10 @@ func TestIdIsTakenOnce(t *testing.T) {
 
 func TestRecordKeepsNamesAndNoValues(t *testing.T) {
 	s, _ := open(t)
-	id := create(t, s)
+	id, err := wire.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := &wirev1.ExecRequest{
 		ExecId: id, Scope: "s", Fence: 2, Digest: []byte("d"), IfEpoch: "asked", From: &wirev1.Offsets{Stdout: 9},
 		Spec: &wirev1.ExecSpec{
@@ -96,10 +99,16 @@ func TestRecordKeepsNamesAndNoValues(t *testing.T) {
 			t.Fatalf("%s is on record", secret)
 		}
 	}
-	if err := s.WriteSpec(id, b); err != nil {
+	l, err := s.Begin(id, false, b)
+	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Spec(id)
+	l.Close()
+	st, err := s.State(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := st.Request()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,18 +116,37 @@ func TestRecordKeepsNamesAndNoValues(t *testing.T) {
 		got.GetSpec().GetStdin().GetLength() != 14 || got.GetSpec().GetDrainMs() != 7 || got.GetFrom() != nil {
 		t.Fatalf("got %v", got)
 	}
-	if _, err := s.Spec(create(t, s)); !errors.Is(err, spool.ErrUnknown) {
+	bare, err := s.State(create(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bare.Request(); !errors.Is(err, spool.ErrUnknown) {
 		t.Fatalf("a bare directory: %v", err)
 	}
 }
 
+// begun takes a fresh id and opens its log.
+func begun(t *testing.T, s *spool.Spool) (string, *spool.Log) {
+	t.Helper()
+	id, err := wire.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Begin(id, false, []byte("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return id, l
+}
+
 func TestStateFoldsItsLinesAndIgnoresATornOne(t *testing.T) {
 	s, _ := open(t)
-	id := create(t, s)
+	id, l := begun(t, s)
 	steps := []error{
-		s.AppendStarted(id, 42, 1000, "epoch"),
-		s.AppendCause(id, wirev1.ExitCause_EXIT_CAUSE_WALL_TIMEOUT),
-		s.AppendCause(id, wirev1.ExitCause_EXIT_CAUSE_MACHINE_STOPPING),
+		l.Started(42, 1000, "epoch"),
+		l.Cause(wirev1.ExitCause_EXIT_CAUSE_WALL_TIMEOUT),
+		l.Cause(wirev1.ExitCause_EXIT_CAUSE_MACHINE_STOPPING),
 	}
 	if err := errors.Join(steps...); err != nil {
 		t.Fatal(err)
@@ -128,7 +156,7 @@ func TestStateFoldsItsLinesAndIgnoresATornOne(t *testing.T) {
 	if err != nil || before.PID != 42 || before.Epoch != "epoch" || before.Cause != wirev1.ExitCause_EXIT_CAUSE_WALL_TIMEOUT || before.Ended != nil {
 		t.Fatalf("got %+v, %v", before, err)
 	}
-	if err := s.AppendEnded(id, want); err != nil {
+	if err := l.Ended(want); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(s.File(id, "state"))
@@ -138,22 +166,33 @@ func TestStateFoldsItsLinesAndIgnoresATornOne(t *testing.T) {
 	if st, _ := s.State(id); st.Ended == nil || *st.Ended != want {
 		t.Fatalf("got %+v", st)
 	}
-	start := strings.Index(string(whole), "ended")
-	for cut := start; cut < len(whole); cut++ {
+	exit := &wirev1.Exit{Signal: 9, StdoutEnd: 7}
+	for cut := strings.Index(string(whole), "ended"); cut < len(whole); cut++ {
 		if err := os.WriteFile(s.File(id, "state"), whole[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if st, err := s.State(id); err != nil || st.Ended != nil || st.PID != 42 {
 			t.Fatalf("torn at %d: %+v, %v", cut, st, err)
 		}
+		// What comes after a torn line counts.
+		if err := s.AppendExit(id, exit); err != nil {
+			t.Fatal(err)
+		}
+		st, err := s.State(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := st.Exit(); err != nil || !proto.Equal(got, exit) || st.PID != 42 {
+			t.Fatalf("after a tear at %d: %v, %+v, %v", cut, got, st, err)
+		}
 	}
 }
 
 func TestFailureTextSurvives(t *testing.T) {
 	s, _ := open(t)
-	id := create(t, s)
+	id, l := begun(t, s)
 	f := spool.Failure{Step: wirev1.StartFailure_START_FAILURE_CWD, Text: "with \"quotes\"\nand a line"}
-	if err := s.AppendFailed(id, 5, "e", f); err != nil {
+	if err := l.Failed(5, "e", f); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := s.State(id); err != nil || st.Failure == nil || *st.Failure != f || st.StartedAt != 5 {
@@ -161,29 +200,46 @@ func TestFailureTextSurvives(t *testing.T) {
 	}
 }
 
-func TestTornExitCountsAsNone(t *testing.T) {
+func TestFirstExitStaysAndATornOneCountsAsNone(t *testing.T) {
 	s, _ := open(t)
-	id := create(t, s)
-	want := &wirev1.Exit{Code: 3, StdoutEnd: 7, EndedAtMs: 9, Rusage: &wirev1.Rusage{UserUs: 1}}
-	if got, err := s.Exit(id); got != nil || err != nil {
-		t.Fatalf("before: %v, %v", got, err)
+	id, _ := begun(t, s)
+	final := func() *wirev1.Exit {
+		t.Helper()
+		st, err := s.State(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exit, err := st.Exit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return exit
 	}
-	if err := s.WriteExit(id, want); err != nil {
-		t.Fatal(err)
+	if got := final(); got != nil {
+		t.Fatalf("before: %v", got)
 	}
-	if got, err := s.Exit(id); err != nil || !proto.Equal(got, want) {
-		t.Fatalf("got %v, %v", got, err)
-	}
-	b, err := os.ReadFile(s.File(id, "exit"))
+	start, err := os.ReadFile(s.File(id, "state"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for cut := range len(b) {
-		if err := os.WriteFile(s.File(id, "exit"), b[:cut], 0o600); err != nil {
+	want := &wirev1.Exit{Code: 3, StdoutEnd: 7, EndedAtMs: 9, Rusage: &wirev1.Rusage{UserUs: 1}}
+	if err := errors.Join(s.AppendExit(id, want), s.AppendExit(id, &wirev1.Exit{Code: 4})); err != nil {
+		t.Fatal(err)
+	}
+	if got := final(); !proto.Equal(got, want) {
+		t.Fatalf("got %v", got)
+	}
+	whole, err := os.ReadFile(s.File(id, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(start) + strings.Index(string(whole[len(start)+1:]), "\n") + 1
+	for cut := len(start); cut < end; cut++ {
+		if err := os.WriteFile(s.File(id, "state"), whole[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.Exit(id); got != nil || err != nil {
-			t.Fatalf("cut at %d: %v, %v", cut, got, err)
+		if got := final(); got != nil {
+			t.Fatalf("cut at %d: %v", cut, got)
 		}
 	}
 }

@@ -31,7 +31,8 @@ type State struct {
 	// Forgotten: nobody wants the output any more.
 	Forgotten bool
 
-	books map[string]*page
+	books      map[string]*page
+	spec, exit string // JSON
 }
 
 // Failure says why an exec has no process.
@@ -83,24 +84,61 @@ func CauseOf(recorded wirev1.ExitCause, e Ended) wirev1.ExitCause {
 	return recorded
 }
 
-// AppendStarted records the process of an exec.
-func (s *Spool) AppendStarted(id string, pid int, at int64, epoch string) error {
-	return s.appendState(id, fmt.Sprintf("started %d %d %s", pid, at, epoch))
+// Log is an exec's state file, open for the one who starts it. Each event is one write of one line: a
+// last line without its end is torn, and counts for nothing.
+type Log struct {
+	spool *Spool
+	file  *os.File
 }
 
-// AppendFailed records that an exec will have no process.
-func (s *Spool) AppendFailed(id string, at int64, epoch string, f Failure) error {
-	return s.appendState(id, fmt.Sprintf("failed %d %d %s %s", int32(f.Step), at, epoch, strconv.Quote(f.Text)))
+// Begin makes an exec's directory, the point of no return, and puts on record what was asked.
+// os.ErrExist in the chain says that the id is taken. Two calls for one id must not run at the same
+// time.
+func (s *Spool) Begin(id string, aside bool, record []byte) (*Log, error) {
+	if err := s.Create(id, aside); err != nil {
+		return nil, err
+	}
+	l := &Log{spool: s}
+	err := s.withRoom(func() error {
+		var err error
+		l.file, err = os.OpenFile(s.File(id, "state"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open state: %w", err)
+	}
+	if err := l.append("spec " + string(record)); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
 }
 
-// AppendCause records why the machine is about to end an exec; the first one stays.
-func (s *Spool) AppendCause(id string, cause wirev1.ExitCause) error {
-	return s.appendState(id, fmt.Sprintf("cause %d", int32(cause)))
+// Close ends the log's use; the file stays.
+func (l *Log) Close() { l.file.Close() }
+
+// Started records the process of the exec.
+func (l *Log) Started(pid int, at int64, epoch string) error {
+	return l.append(fmt.Sprintf("started %d %d %s", pid, at, epoch))
 }
 
-// AppendEnded records how a process ended.
-func (s *Spool) AppendEnded(id string, e Ended) error {
-	return s.appendState(id, fmt.Sprintf("ended %d %d %d %d %d %d %d %d", e.Code, e.Signal, bit(e.Core), e.At, e.UserUS, e.SystemUS, e.MaxRSS, bit(e.OutOfMemory)))
+// Failed records that the exec will have no process.
+func (l *Log) Failed(at int64, epoch string, f Failure) error {
+	return l.append(fmt.Sprintf("failed %d %d %s %s", int32(f.Step), at, epoch, strconv.Quote(f.Text)))
+}
+
+// Cause records why the machine is about to end the exec, see StrongerCause.
+func (l *Log) Cause(cause wirev1.ExitCause) error {
+	return l.append(fmt.Sprintf("cause %d", int32(cause)))
+}
+
+// Ended records how the process ended.
+func (l *Log) Ended(e Ended) error {
+	return l.append(fmt.Sprintf("ended %d %d %d %d %d %d %d %d", e.Code, e.Signal, bit(e.Core), e.At, e.UserUS, e.SystemUS, e.MaxRSS, bit(e.OutOfMemory)))
+}
+
+func (l *Log) append(line string) error {
+	return l.spool.withRoom(func() error { return writeLine(l.file, line) })
 }
 
 func bit(set bool) int {
@@ -108,6 +146,14 @@ func bit(set bool) int {
 		return 1
 	}
 	return 0
+}
+
+// writeLine writes a whole line, and ends whatever a full disk or a crash left half-written before it.
+func writeLine(f *os.File, line string) error {
+	if _, err := f.WriteString("\n" + line + "\n"); err != nil {
+		return fmt.Errorf("append to state: %w", err)
+	}
+	return nil
 }
 
 // AppendForbidden records that an id whose directory was made will never have a process.
@@ -119,19 +165,14 @@ func (s *Spool) AppendForbidden(id, scope string) error {
 func (s *Spool) AppendForgotten(id string) error { return s.appendState(id, "forgotten") }
 
 func (s *Spool) appendState(id, line string) error {
-	return s.withRoom(func() error { return s.appendLine(s.File(id, "state"), line) })
-}
-
-func (s *Spool) appendLine(path, line string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("append to state: %w", err)
-	}
-	defer f.Close()
-	if _, err := f.WriteString(line + "\n"); err != nil {
-		return fmt.Errorf("append to state: %w", err)
-	}
-	return nil
+	return s.withRoom(func() error {
+		f, err := os.OpenFile(s.File(id, "state"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return fmt.Errorf("append to state: %w", err)
+		}
+		defer f.Close()
+		return writeLine(f, line)
+	})
 }
 
 // State reads and folds an exec's state file; an absent one is the zero State.
@@ -162,6 +203,12 @@ func foldState(text string) State {
 func (st *State) apply(line string) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
+	case "spec":
+		st.spec = rest
+	case "exit":
+		if st.exit == "" {
+			st.exit = rest
+		}
 	case "started":
 		if f := strings.Fields(rest); len(f) >= 3 {
 			st.PID, st.StartedAt, st.Epoch = number(f[0]), number(f[1]), f[2]
