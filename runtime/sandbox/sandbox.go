@@ -11,8 +11,8 @@
 //
 // # Errors
 //
-// A file operation that fails returns an *fs.PathError whose Err is a syscall.Errno as the kernel gave
-// it or would have given it, so that errors.Is works with fs.ErrNotExist, fs.ErrExist, fs.ErrPermission
+// A file operation that fails returns an *fs.PathError whose Path is the name as it was given and whose Err
+// is a syscall.Errno as the kernel gave it or would have given it, so that errors.Is works with fs.ErrNotExist, fs.ErrExist, fs.ErrPermission
 // and with syscall.ENOTDIR, EISDIR, ENOTEMPTY, ELOOP, ENAMETOOLONG, ENOSPC. What keeps a computer from
 // answering at all is an error of this package (errors.go) on every verb. The end of a context returns
 // context.Cause. No error, and no log line of a backend, holds content or environment values.

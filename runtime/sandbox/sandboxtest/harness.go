@@ -1,0 +1,163 @@
+// Package sandboxtest holds every backend of the sandbox to the contract in the docstrings of package
+// sandbox. A backend's own test calls Run; docs/guides/sandbox.md shows how.
+//
+// Cases look at results through the interface alone, and the programs that they run are those that busybox
+// and coreutils have alike, so that they run on any computer with a POSIX shell.
+package sandboxtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
+)
+
+// Harness is how the suite gets at a backend.
+type Harness struct {
+	// Name of the backend, for messages.
+	Name string
+	// Open gives a sandbox whose Dir is a fresh, empty directory. What it needs is taken down by t.Cleanup,
+	// running commands included. Cases never run at the same time, so machines may be shared.
+	Open func(t testing.TB) sandbox.Sandbox
+
+	// Again gives another sandbox on the same Dir and with the same memory of ids: over another connection, in
+	// another process, or after a restart of the client.
+	Again func(t testing.TB, box sandbox.Sandbox) sandbox.Sandbox
+	// Full is Open on a file system of at most 64 MiB that the case fills.
+	Full func(t testing.TB) sandbox.Sandbox
+	// Denied is Open where both commands and file operations are those of an ordinary user, whom
+	// permissions hold.
+	Denied func(t testing.TB) sandbox.Sandbox
+	// Absent says why a fixture is nil. One that is nil without a reason fails the run.
+	Absent map[Fixture]string
+
+	// Latency is how long a call may take by itself: limits that cases set are long against it. 0: a millisecond.
+	Latency time.Duration
+	// Patience is how long one case may take before it fails. 0: 2 minutes.
+	Patience time.Duration
+}
+
+// Fixture names an optional part of a Harness.
+type Fixture string
+
+// The fixtures.
+const (
+	Again  Fixture = "Again"
+	Full   Fixture = "Full"
+	Denied Fixture = "Denied"
+)
+
+// Case is one thing that must hold.
+type Case struct {
+	// Concept is the file that holds the case.
+	Concept string
+	// Name says what must hold.
+	Name string
+	// Needs is the fixture without which the case cannot run; empty: none.
+	Needs Fixture
+
+	run func(t *trial)
+}
+
+// String is the case's name among all.
+func (c Case) String() string { return c.Concept + "/" + c.Name }
+
+// Cases lists all of them.
+func Cases() []Case {
+	var all []Case
+	for _, concept := range slices.Sorted(maps.Keys(concepts)) {
+		for _, c := range concepts[concept] {
+			c.Concept = concept
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// Run runs every case as a subtest of its concept's. Cases whose fixture is absent are logged and counted.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	if err := h.check(); err != nil {
+		t.Fatal(err)
+	}
+	ran, not := 0, 0
+	all := Cases()
+	for len(all) > 0 {
+		n := slices.IndexFunc(all, func(c Case) bool { return c.Concept != all[0].Concept })
+		if n < 0 {
+			n = len(all)
+		}
+		t.Run(all[0].Concept, func(t *testing.T) {
+			for _, c := range all[:n] {
+				if reason := h.missing(c.Needs); reason != "" {
+					not++
+					t.Logf("not run: %s: %s", c, reason)
+					continue
+				}
+				ran++
+				t.Run(c.Name, func(t *testing.T) { h.RunCase(t, c) })
+			}
+		})
+		all = all[n:]
+	}
+	t.Logf("%s: %d cases, %d not run", h.Name, ran, not)
+}
+
+// RunCase runs one case on a test, or on what records like one.
+func (h Harness) RunCase(t testing.TB, c Case) {
+	t.Helper()
+	open := h.Open
+	switch c.Needs {
+	case Full:
+		open = h.Full
+	case Denied:
+		open = h.Denied
+	}
+	patience := cmp.Or(h.Patience, 2*time.Minute)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("the case took more than %v", patience))
+	defer cancel()
+	c.run(&trial{TB: t, harness: h, box: open(t), ctx: ctx})
+}
+
+func (h Harness) missing(f Fixture) string {
+	if f == "" || h.has(f) {
+		return ""
+	}
+	return h.Absent[f]
+}
+
+func (h Harness) has(f Fixture) bool {
+	switch f {
+	case Again:
+		return h.Again != nil
+	case Full:
+		return h.Full != nil
+	case Denied:
+		return h.Denied != nil
+	}
+	return false
+}
+
+func (h Harness) check() error {
+	if h.Name == "" || h.Open == nil {
+		return errors.New("a Harness needs Name and Open")
+	}
+	for _, f := range []Fixture{Again, Full, Denied} {
+		if !h.has(f) && h.Absent[f] == "" {
+			return fmt.Errorf("%s has no fixture %s, and Absent does not say why", h.Name, f)
+		}
+	}
+	return nil
+}
+
+// concepts holds the cases of each file.
+var concepts = map[string][]Case{
+	"names": namesCases,
+	"stat":  statCases,
+}
