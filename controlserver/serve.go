@@ -96,6 +96,8 @@ func ServeCalls(ctx context.Context, c Config, log *slog.Logger) error {
 	if err := parts.keeper.Serving(); err != nil {
 		return err
 	}
+	// Only now: who reads this may count on the keeper to know it too.
+	parts.serving.Info("serving")
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve the wire: %w", err)
@@ -134,6 +136,8 @@ type parts struct {
 	probe  *probe.Listener
 	port   net.Listener
 	http   *http.Server
+	// serving is the log with what is to be told once callers are answered.
+	serving *slog.Logger
 }
 
 func (p *parts) close() {
@@ -191,8 +195,8 @@ func (p *parts) fill(ctx context.Context, c Config, trust token.Trust, log *slog
 	if p.probe, err = probe.Listen(c.Run, p.server.Probe, log); err != nil {
 		return err
 	}
-	p.http = httpServer(p.server.Handler(), log)
-	log.Info("serving", "build", wire.Build, "address", p.port.Addr().String(), "app", c.App, "machine", c.Machine,
+	p.http = server.HTTP(p.server.Handler(), log)
+	p.serving = log.With("build", wire.Build, "address", p.port.Addr().String(), "app", c.App, "machine", c.Machine,
 		"epoch", p.server.Status().Epoch, "spool", where.spool, "durable", where.durable,
 		"workspace", where.workspace, "exec_user", accounts.Default().Name, "exec_user_separate", accounts.Separate(), "pid", os.Getpid())
 	return nil
@@ -222,31 +226,6 @@ func (l *layout) make(accounts *account.Accounts) error {
 		return fmt.Errorf("make the spool's parent: %w", err)
 	}
 	return nil
-}
-
-func httpServer(h http.Handler, log *slog.Logger) *http.Server {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
-	return &http.Server{
-		Handler:           h,
-		Protocols:         protocols,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       15 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: server.MaxStreams,
-			MaxReadFrameSize:     1 << 20,
-			// Requests are small but for stdin; a stranger's bytes wait here until they are refused.
-			MaxReceiveBufferPerStream:     512 << 10,
-			MaxReceiveBufferPerConnection: 2 << 20,
-			// A dead peer is cut in half a minute; the spool has what it did not read.
-			SendPingTimeout:  15 * time.Second,
-			PingTimeout:      10 * time.Second,
-			WriteByteTimeout: 30 * time.Second,
-		},
-	}
 }
 
 // Tune fits the Go runtime to a small guest in a small machine.

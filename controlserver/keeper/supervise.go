@@ -49,7 +49,8 @@ type House struct {
 // ErrLate is a stop that took longer than its time: what was left was killed.
 var ErrLate = errors.New("the stop took too long")
 
-// ErrNoServer wraps the end of a server that never came to serve: what is wrong would be wrong again.
+// ErrNoServer wraps the end of a first server that gave up before it served: what is wrong would be wrong
+// again. One that was killed is started again.
 var ErrNoServer = errors.New("the control server does not start")
 
 // Restarts of a server that dies come after a pause, which grows while servers die before they serve.
@@ -104,7 +105,7 @@ func (h *House) ended(status unix.WaitStatus) (bool, error) {
 	case status.Exited() && status.ExitStatus() == 0:
 		// It drained, as we asked, or as a terminal asked its whole process group.
 		return true, h.core.sweepOut()
-	case !h.served:
+	case !h.served && status.Exited():
 		return true, fmt.Errorf("%w: %s", ErrNoServer, describe(status))
 	}
 	return false, nil

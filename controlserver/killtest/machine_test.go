@@ -23,9 +23,15 @@ type machine struct {
 	points string
 }
 
-func start(t *testing.T, o machinetest.Options) *machine {
+// start starts a machine, whose first server dies at the points given.
+func start(t *testing.T, o machinetest.Options, at ...crashpoint.Point) *machine {
 	t.Helper()
 	m := &machine{points: t.TempDir()}
+	for _, p := range at {
+		if err := m.arm(p); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if o.Program == nil {
 		o.Program = []string{binary(t), "serve"}
 	}
