@@ -5,6 +5,9 @@ package controlserver_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -13,7 +16,41 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
-func TestMain(m *testing.M) { machinetest.Main(m) }
+// listenEnv makes the test binary a server, for commands of tests: it listens, writes its port into the
+// file named, and stays.
+const listenEnv = "FLYFLEET_TEST_LISTEN"
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(listenEnv); file != "" {
+		os.Exit(listenMain(file))
+	}
+	machinetest.Main(m)
+}
+
+func listenMain(file string) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		err = os.WriteFile(file, []byte(port+"\n"), 0o600)
+	}
+	for err == nil {
+		_, err = l.Accept()
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// copyProgram puts the test binary where a command can run it.
+func copyProgram(t *testing.T, path string) {
+	t.Helper()
+	program, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // shell is the spec of a script run by sh.
 func shell(script string, args ...string) *wirev1.ExecSpec {

@@ -21,7 +21,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
-// containerd/containerd#8856, cri-o/cri-o#3771: a restart of the daemon orphaned the command's pipes, or
+// containerd/containerd#8856, containerd/rust-extensions#218, cri-o/cri-o#3771: a restart of the daemon orphaned the command's pipes, or
 // killed it by EPIPE.
 func TestServerKilledUnderARunningCommandLosesNothing(t *testing.T) {
 	m := machinetest.Start(t, machinetest.Options{})

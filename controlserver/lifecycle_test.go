@@ -88,8 +88,9 @@ func TestStopLeavesNoProcessBehind(t *testing.T) {
 	}
 }
 
-// docker/sbx-releases#82, apple/container#1225, moby/moby#34683: nobody reaped the orphans of ended
-// commands; BitterSecurity/Decepticon#340: who did took the status of the others with them.
+// docker/sbx-releases#82, apple/container#1225, containerd/containerd#9979, moby/moby#29700,
+// moby/moby#34683: nobody reaped the orphans of ended commands; BitterSecurity/Decepticon#340: who did took
+// the status of the others with them.
 func TestOrphansAreReapedAndCodesStayRight(t *testing.T) {
 	for name, attr := range map[string]*syscall.SysProcAttr{"child of an init": nil, "PID 1": ownPIDs()} {
 		t.Run(name, func(t *testing.T) {

@@ -262,7 +262,7 @@ func TestFinalRefusalComesBackTypedAtOnce(t *testing.T) {
 	}
 }
 
-// modal-labs/modal-client#4128: the budget of retries ran out although every stream made progress.
+// modal-labs/modal-client#4128, langchain-ai/langsmith-sdk#3301: the budget of retries ran out although every stream made progress.
 func TestProgressResetsThePatience(t *testing.T) {
 	var scenes []func(context.Context, *stream) error
 	slow := func(i uint64) func(context.Context, *stream) error {
