@@ -23,7 +23,13 @@ const untilGo = `i=10000000; while [ ! -e "$WORKSPACE/go-$0" ]; do echo $i; i=$(
 // letGo ends a command that runs untilGo.
 func letGo(t *testing.T, m *machine, id string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(m.Data, "workspace", "go-"+id), nil, 0o644); err != nil {
+	writeFile(t, m, "go-"+id)
+}
+
+// writeFile makes an empty file in the workspace.
+func writeFile(t *testing.T, m *machine, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(m.Data, "workspace", name), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
