@@ -37,9 +37,15 @@ type subscriber struct {
 // reader is a position in one stream.
 type reader struct {
 	stream *stream
-	file   *os.File
+	file   spoolFile
 	at     uint64
 	held   time.Time // since when the bytes at the end wait for the rest of their sequence
+}
+
+// spoolFile is a stream's file, read while a pump writes it, and gives its oldest bytes up.
+type spoolFile interface {
+	io.ReaderAt
+	io.Closer
 }
 
 func newSubscriber(e *exec, from *wirev1.Offsets, follow bool, send func(*wirev1.Event) error) *subscriber {
@@ -164,7 +170,8 @@ func (s *subscriber) piece(r *reader, end uint64, all bool) (uint64, time.Durati
 	if err != nil {
 		return 0, 0, err
 	}
-	// The oldest bytes may have been given up while they were read.
+	// The oldest bytes may have been given up while they were read: what was read of them may be the
+	// zeroes of a hole.
 	if gap, _ := r.stream.book.At(r.at, end); gap != nil {
 		return s.gap(r, gap)
 	}
