@@ -27,11 +27,9 @@ const (
 // offsets, so a slow client costs the exec nothing and a second one costs no memory but its own.
 type subscriber struct {
 	exec    *exec
-	send    func(*wirev1.Event) error
+	out     *outlet
 	follow  bool
 	readers [2]*reader
-	event   wirev1.Event
-	chunk   wirev1.Event_Chunk
 }
 
 // reader is a position in one stream.
@@ -48,12 +46,10 @@ type spoolFile interface {
 	io.Closer
 }
 
-func newSubscriber(e *exec, from *wirev1.Offsets, follow bool, send func(*wirev1.Event) error) *subscriber {
-	s := &subscriber{exec: e, send: send, follow: follow}
+func newSubscriber(e *exec, from *wirev1.Offsets, follow bool, out *outlet) *subscriber {
+	s := &subscriber{exec: e, out: out, follow: follow}
 	s.readers[0] = &reader{stream: e.out, at: from.GetStdout()}
 	s.readers[1] = &reader{stream: e.err, at: from.GetStderr()}
-	s.chunk.Chunk = new(wirev1.Chunk)
-	s.event.Event = &s.chunk
 	return s
 }
 
@@ -62,7 +58,7 @@ func newSubscriber(e *exec, from *wirev1.Offsets, follow bool, send func(*wirev1
 func (s *subscriber) run(ctx context.Context, started *wirev1.Started, interrupt func() (<-chan struct{}, error)) error {
 	defer s.close()
 	if started != nil {
-		if err := s.send(&wirev1.Event{Event: &wirev1.Event_Started{Started: started}}); err != nil {
+		if err := s.out.tell(&wirev1.Event{Event: &wirev1.Event_Started{Started: started}}); err != nil {
 			return err
 		}
 	}
@@ -117,15 +113,15 @@ func (s *subscriber) wait(ctx context.Context, again, interrupted <-chan struct{
 func (s *subscriber) last(exit *wirev1.Exit, lost *wirev1.Lost) error {
 	switch {
 	case exit != nil:
-		return s.send(&wirev1.Event{Event: &wirev1.Event_Exit{Exit: exit}})
+		return s.out.tell(&wirev1.Event{Event: &wirev1.Event_Exit{Exit: exit}})
 	case lost != nil:
-		return s.send(&wirev1.Event{Event: &wirev1.Event_Lost{Lost: lost}})
+		return s.out.tell(&wirev1.Event{Event: &wirev1.Event_Lost{Lost: lost}})
 	}
 	return s.beat()
 }
 
 func (s *subscriber) beat() error {
-	return s.send(&wirev1.Event{Event: &wirev1.Event_Beat{Beat: &wirev1.Beat{
+	return s.out.tell(&wirev1.Event{Event: &wirev1.Event_Beat{Beat: &wirev1.Beat{
 		StdoutEnd: s.exec.out.end.Load(), StderrEnd: s.exec.err.end.Load(), State: s.exec.state(),
 	}}})
 }
@@ -141,7 +137,7 @@ func (s *subscriber) flush(ctx context.Context, all bool) (sent bool, hold time.
 			if ctx.Err() != nil {
 				return sent, 0, context.Cause(ctx)
 			}
-			n, wait, err := s.piece(r, ends[i], all)
+			n, wait, err := s.piece(ctx, r, ends[i], all)
 			if err != nil {
 				return sent, 0, err
 			}
@@ -155,7 +151,7 @@ func (s *subscriber) flush(ctx context.Context, all bool) (sent bool, hold time.
 }
 
 // piece sends one chunk or gap of one stream, if there is one below end. It returns how far it came.
-func (s *subscriber) piece(r *reader, end uint64, all bool) (uint64, time.Duration, error) {
+func (s *subscriber) piece(ctx context.Context, r *reader, end uint64, all bool) (uint64, time.Duration, error) {
 	if r.at >= end {
 		r.held = time.Time{}
 		return 0, 0, nil
@@ -166,7 +162,8 @@ func (s *subscriber) piece(r *reader, end uint64, all bool) (uint64, time.Durati
 	}
 	buf := buffers.take(until - r.at)
 	defer buffers.give(buf)
-	data, err := r.read((*buf)[:min(uint64(len(*buf)), until-r.at)])
+	room := (*buf)[chunkRoom:]
+	data, err := r.read(room[:min(uint64(len(room)), until-r.at)])
 	if err != nil {
 		return 0, 0, err
 	}
@@ -183,11 +180,7 @@ func (s *subscriber) piece(r *reader, end uint64, all bool) (uint64, time.Durati
 		n = len(data)
 	}
 	r.held = time.Time{}
-	c := s.chunk.Chunk
-	c.Stream, c.Offset, c.Data = r.stream.kind, r.at, data[:n]
-	err = s.send(&s.event)
-	c.Data = nil
-	if err != nil {
+	if err := s.out.tellChunk(ctx, r.stream.kind, r.at, *buf, n); err != nil {
 		return 0, 0, err
 	}
 	r.at += uint64(n)
@@ -195,7 +188,7 @@ func (s *subscriber) piece(r *reader, end uint64, all bool) (uint64, time.Durati
 }
 
 func (s *subscriber) gap(r *reader, g *spool.Gap) (uint64, time.Duration, error) {
-	err := s.send(&wirev1.Event{Event: &wirev1.Event_Gap{Gap: &wirev1.Gap{
+	err := s.out.tell(&wirev1.Event{Event: &wirev1.Event_Gap{Gap: &wirev1.Gap{
 		Stream: r.stream.kind, From: g.From, To: g.To, Reason: g.Reason,
 	}}})
 	if err != nil {
@@ -243,7 +236,7 @@ func (s *subscriber) close() {
 	}
 }
 
-// bufferPool lends buffers for reading. Fast streams get large ones, but only so many at a time: a
+// bufferPool lends buffers for reading, with chunkRoom before the data. Fast streams get large ones, but only so many at a time: a
 // client that does not read keeps its buffer until it does.
 type bufferPool struct {
 	small, large sync.Pool
@@ -257,8 +250,8 @@ const (
 )
 
 var buffers = &bufferPool{
-	small: sync.Pool{New: func() any { b := make([]byte, smallBuffer); return &b }},
-	large: sync.Pool{New: func() any { b := make([]byte, wire.MaxChunk); return &b }},
+	small: sync.Pool{New: func() any { b := make([]byte, chunkRoom+smallBuffer); return &b }},
+	large: sync.Pool{New: func() any { b := make([]byte, chunkRoom+wire.MaxChunk); return &b }},
 }
 
 func (p *bufferPool) take(want uint64) *[]byte {
@@ -277,7 +270,7 @@ func (p *bufferPool) take(want uint64) *[]byte {
 }
 
 func (p *bufferPool) give(b *[]byte) {
-	if len(*b) == smallBuffer {
+	if len(*b) == chunkRoom+smallBuffer {
 		p.small.Put(b)
 		return
 	}

@@ -33,7 +33,7 @@ func TestBytesGivenUpUnderAReaderAreAGapAndNeverZeroes(t *testing.T) {
 			}
 			var at uint64
 			gaps := 0
-			sub := newSubscriber(e, nil, true, func(m *wirev1.Event) error {
+			sub := newSubscriber(e, nil, true, &outlet{send: func(m *wirev1.Event) error {
 				if g := m.GetGap(); g != nil {
 					if g.GetFrom() != 0 || g.GetTo() != tail || g.GetReason() != wirev1.GapReason_GAP_REASON_CAP {
 						t.Errorf("got %v", g)
@@ -48,7 +48,7 @@ func TestBytesGivenUpUnderAReaderAreAGapAndNeverZeroes(t *testing.T) {
 					at += uint64(len(c.GetData()))
 				}
 				return nil
-			})
+			}})
 			sub.readers[0].file = &punched{spoolFile: file, punch: func() error {
 				if err := e.out.book.GiveUp(tail); err != nil {
 					return err

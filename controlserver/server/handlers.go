@@ -77,7 +77,7 @@ func (s *Server) Exec(ctx context.Context, call *connect.Request[wirev1.ExecRequ
 	if started != nil {
 		started.AlreadyStarted = !fresh
 	}
-	return s.answer("Exec", s.stream(ctx, request.GetFence(), started, newSubscriber(e, request.GetFrom(), true, stream.Send)))
+	return s.answer("Exec", s.stream(ctx, request.GetFence(), started, newSubscriber(e, request.GetFrom(), true, outletOf(ctx, stream))))
 }
 
 // obtain finds or starts the exec of a request. A nil exec says that it must not start: the machine
@@ -172,7 +172,7 @@ func (s *Server) Attach(ctx context.Context, call *connect.Request[wirev1.Attach
 		started.AlreadyStarted = true
 	}
 	crashpoint.At(crashpoint.Attach)
-	return s.answer("Attach", s.stream(ctx, request.GetFence(), started, newSubscriber(e, from, request.GetFollow(), stream.Send)))
+	return s.answer("Attach", s.stream(ctx, request.GetFence(), started, newSubscriber(e, from, request.GetFollow(), outletOf(ctx, stream))))
 }
 
 // known finds an exec of a scope; one of another scope is as unknown as none.

@@ -67,7 +67,7 @@ func (s *Server) prove(next http.Handler) http.Handler {
 		}
 		defer body.give()
 		r.Body = body
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), claimsKey{}, claims)))
+		next.ServeHTTP(w, r.WithContext(withWriter(context.WithValue(r.Context(), claimsKey{}, claims), w)))
 	})
 }
 

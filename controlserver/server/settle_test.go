@@ -95,7 +95,7 @@ func TestSilentStreamBeatsEveryFifteenSeconds(t *testing.T) {
 		begin := time.Now()
 		var at []time.Duration
 		enough := errors.New("enough")
-		sub := newSubscriber(e, nil, true, func(m *wirev1.Event) error {
+		sub := newSubscriber(e, nil, true, &outlet{send: func(m *wirev1.Event) error {
 			if m.GetBeat() == nil {
 				t.Errorf("got %v", m)
 			}
@@ -104,7 +104,7 @@ func TestSilentStreamBeatsEveryFifteenSeconds(t *testing.T) {
 				return enough
 			}
 			return nil
-		})
+		}})
 		err := sub.run(t.Context(), nil, func() (<-chan struct{}, error) { return nil, nil })
 		if !errors.Is(err, enough) || len(at) != 3 || at[0] != 15*time.Second || at[2] != 45*time.Second {
 			t.Fatalf("got %v, %v", at, err)
@@ -126,13 +126,13 @@ func TestHalfACharacterIsHeldForOneSecond(t *testing.T) {
 		}
 		var all []seen
 		enough := errors.New("enough")
-		sub := newSubscriber(e, nil, true, func(m *wirev1.Event) error {
+		sub := newSubscriber(e, nil, true, &outlet{send: func(m *wirev1.Event) error {
 			all = append(all, seen{string(m.GetChunk().GetData()), time.Since(begin)})
 			if len(all) == 2 {
 				return enough
 			}
 			return nil
-		})
+		}})
 		err := sub.run(t.Context(), nil, func() (<-chan struct{}, error) { return nil, nil })
 		if !errors.Is(err, enough) || all[0] != (seen{"a", 0}) || all[1] != (seen{"\xe2\x89", time.Second}) {
 			t.Fatalf("got %v, %v", all, err)
@@ -146,7 +146,7 @@ func TestStreamOlderThanSixHoursAsksForAFreshToken(t *testing.T) {
 		begin := time.Now()
 		s := &Server{fences: newFences(nil)}
 		s.fences.of("s").loaded = true
-		err := s.stream(t.Context(), 0, nil, newSubscriber(e, nil, true, func(*wirev1.Event) error { return nil }))
+		err := s.stream(t.Context(), 0, nil, newSubscriber(e, nil, true, &outlet{send: func(*wirev1.Event) error { return nil }}))
 		refusal, ok := wire.AsError(err)
 		if !ok || refusal.Reason != wirev1.ErrorReason_ERROR_REASON_TOKEN_RENEWAL || !refusal.Retryable || time.Since(begin) != 6*time.Hour {
 			t.Fatalf("after %s: %v", time.Since(begin), err)
@@ -161,7 +161,7 @@ func TestLargeBuffersAreFewAndSmallOnesServeTheRest(t *testing.T) {
 	}
 	large := 0
 	for _, b := range lent {
-		if len(*b) == wire.MaxChunk {
+		if len(*b) == chunkRoom+wire.MaxChunk {
 			large++
 		}
 		buffers.give(b)
@@ -169,7 +169,7 @@ func TestLargeBuffersAreFewAndSmallOnesServeTheRest(t *testing.T) {
 	if large != mostLarge {
 		t.Fatalf("%d large buffers were lent", large)
 	}
-	if b := buffers.take(1 << 20); len(*b) != wire.MaxChunk {
+	if b := buffers.take(1 << 20); len(*b) != chunkRoom+wire.MaxChunk {
 		t.Fatal("large buffers do not come back")
 	} else {
 		buffers.give(b)

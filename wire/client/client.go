@@ -77,7 +77,7 @@ func New(options Options) (*Client, error) {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.rpc = wirev1connect.NewControlServiceClient(
-		&http.Client{Transport: c.transport}, "http://"+options.Address,
+		&tap{&http.Client{Transport: c.transport}}, "http://"+options.Address,
 		connect.WithGRPC(),
 		connect.WithAcceptCompression("gzip", nil, nil),
 		connect.WithReadMaxBytes(wire.MaxAnswerBytes),

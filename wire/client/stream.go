@@ -27,7 +27,8 @@ func (r *run) stream(ctx context.Context) error {
 	watchdog := time.AfterFunc(silence, func() { cancel(errSilent) })
 	defer watchdog.Stop()
 
-	events, err := r.open(ctx)
+	in := newInlet()
+	events, err := r.open(in.through(ctx))
 	if err != nil {
 		return causeOf(ctx, err)
 	}
@@ -35,12 +36,13 @@ func (r *run) stream(ctx context.Context) error {
 		// Closing a live stream first drains it; a cancelled one ends at once.
 		cancel(nil)
 		_ = events.Close()
+		in.release()
 	}()
-	for events.Receive() {
+	for event := in.receive(events); event != nil; event = in.receive(events) {
 		watchdog.Reset(silence)
 		// Any event counts, also the Started of a quiet exec: modal-labs/modal-client#4128.
 		r.progress = true
-		ended, err := r.take(events.Msg())
+		ended, err := r.take(event)
 		if ended || err != nil {
 			return err
 		}
