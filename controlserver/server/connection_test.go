@@ -173,7 +173,10 @@ func (l *lab) open(t *testing.T) {
 	l.server = &Server{fences: newFences(nil)}
 	l.server.fences.of("s").loaded = true
 	mux := http.NewServeMux()
-	mux.Handle(wirev1connect.NewControlServiceHandler(l))
+	path, rpc := wirev1connect.NewControlServiceHandler(l)
+	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		rpc.ServeHTTP(w, r.WithContext(withWriter(r.Context(), w)))
+	})
 	l.http = HTTP(mux, slog.New(slog.DiscardHandler))
 	l.listener = &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
 	l.served = make(chan struct{})
@@ -277,7 +280,7 @@ func (l *lab) Attach(ctx context.Context, r *connect.Request[wirev1.AttachReques
 }
 
 func (l *lab) stream(ctx context.Context, from *wirev1.Offsets, s *connect.ServerStream[wirev1.Event]) error {
-	return l.server.stream(ctx, 0, &wirev1.Started{Pid: 1}, newSubscriber(l.exec, from, true, s.Send))
+	return l.server.stream(ctx, 0, &wirev1.Started{Pid: 1}, newSubscriber(l.exec, from, true, outletOf(ctx, s)))
 }
 
 // pipes is a listener whose connections are put into it.
