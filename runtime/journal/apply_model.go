@@ -53,10 +53,13 @@ func (s *State) completeModel(entry Entry, completed *journalv1.ModelCompleted) 
 	return ""
 }
 
+// StopPaused is the stop_reason of an answer that goes on when the model is asked again.
+const StopPaused = "paused"
+
 func (s *State) answer(entry Entry, answer *Answer) {
 	s.Conversation = append(s.Conversation, Item{Seq: entry.Seq, Answer: answer})
 	s.Request, s.Trouble, s.Batch = nil, nil, nil
-	s.Answered = answer.Asked() == 0
+	s.Answered = answer.Asked() == 0 && answer.StopReason != StopPaused
 }
 
 func (s *State) abortModel(entry Entry, aborted *journalv1.ModelAborted) string {
@@ -112,6 +115,8 @@ func (s *State) compact(entry Entry, compaction *journalv1.Compaction) string {
 	}
 	rest := s.Conversation[keep:]
 	s.Conversation = append([]Item{{Seq: entry.Seq, Summary: &Summary{UptoSeq: compaction.GetUptoSeq(), Text: compaction.GetSummary()}}}, rest...)
+	// The next request is another one than what came to nothing.
+	s.Trouble = nil
 	return ""
 }
 

@@ -1,0 +1,109 @@
+package turn
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
+)
+
+// Facts are what the journal does not tell. All judgements of time in it are the database's.
+type Facts struct {
+	// Fence of this owner.
+	Fence int64
+	// Attempt of the open submission, or of the one to begin next, as claims counted it: 1, and one more for each
+	// takeover from an owner that died. A park, a back-off or a release in good order does not count.
+	Attempt int32
+	// Trusted: the owner's lease is young enough to begin something under it.
+	Trusted bool
+	// Draining: the replica is to stop.
+	Draining bool
+	// Cancel: the open submission is to end.
+	Cancel bool
+	// DeadlinePassed: the open submission's is over. Time that it was parked does not count.
+	DeadlinePassed bool
+	// GraceOver: what was told to stop has had its time.
+	GraceOver bool
+	// Queued are the submissions that wait, by ordinal.
+	Queued []Queued
+	// Decisions that no approval_decided delivered yet, expiries included.
+	Decisions []Decision
+
+	// ModelRunning: a model call runs in this process.
+	ModelRunning bool
+	// Running are the calls that this process works on, by id.
+	Running map[string]bool
+	// Stopped are those of them that were told to stop, and the calls whose command was signalled.
+	Stopped map[string]bool
+	// Held are the execs whose clock this process has stopped.
+	Held map[string]bool
+	// Ended are the execs of which the machine says that they have ended.
+	Ended map[string]bool
+}
+
+// Queued is a submission that waits.
+type Queued struct {
+	ID     uuid.UUID
+	Policy OnBusy
+	// Cancel: it is to end before it begins.
+	Cancel bool
+}
+
+// Decision is what became of an approval.
+type Decision struct {
+	ApprovalID string
+	Decision   journalv1.Decision
+	By, Reason string
+	// Args of DECISION_EDITED, JSON.
+	Args []byte
+}
+
+// By whom a decision is that no person made.
+const (
+	// ByInput: the user wrote something else instead of deciding.
+	ByInput = "input"
+	// ByEnd: the submission ended first.
+	ByEnd = "end"
+)
+
+// OnBusy is what an input does that comes while another is worked on.
+type OnBusy string
+
+// The policies.
+const (
+	// Queue: it waits.
+	Queue OnBusy = "queue"
+	// Reject: it is not taken.
+	Reject OnBusy = "reject"
+	// Interrupt: it cancels what goes on.
+	Interrupt OnBusy = "interrupt"
+	// Answer: it denies the open cards, and waits.
+	Answer OnBusy = "answer"
+)
+
+// Admission is what the store does with an input.
+type Admission string
+
+// The admissions.
+const (
+	Admit   Admission = "admit"
+	Refuse  Admission = "refuse"
+	AdmitIn Admission = "admit and wake the session"
+)
+
+// Admits decides about an input at its arrival. An input is refused only by its own policy: a card that nobody
+// answers must not keep a session from being spoken to.
+func Admits(policy OnBusy, busy bool) Admission {
+	switch {
+	case !busy:
+		return AdmitIn
+	case policy == Reject:
+		return Refuse
+	case policy == Interrupt || policy == Answer:
+		return AdmitIn
+	}
+	return Admit
+}
+
+// IdempotencyKey is what a keyed call's target knows it by: the same for each time it is sent, and for no
+// other call.
+func IdempotencyKey(session uuid.UUID, call string) string { return session.String() + "/" + call }
