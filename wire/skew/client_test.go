@@ -71,6 +71,7 @@ type follower struct {
 	job      job
 	out      outcome
 	known    bool // the machine said Started
+	events   int  // of the present stream
 	accepted uint64
 }
 
@@ -78,10 +79,22 @@ type follower struct {
 // the same start until the machine said Started, then Attach from where the bytes end.
 func (c *peerClient) run(ctx context.Context, j job) (outcome, error) {
 	f := &follower{client: c, job: j}
-	for {
+	for idle := 0; ; {
+		had := len(f.out.stdout) + len(f.out.stderr)
+		f.events = 0
 		ended, err := f.stream(ctx)
-		if ended || ctx.Err() != nil {
+		switch {
+		case ended:
 			return f.out, err
+		case ctx.Err() != nil:
+			return f.out, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case len(f.out.stdout)+len(f.out.stderr) > had:
+			idle = 0
+		case f.events > 0:
+			idle++
+		}
+		if idle >= mostAsked {
+			return f.out, fmt.Errorf("%d streams in a row brought neither a byte nor an end: %w", idle, err)
 		}
 		if code := connect.CodeOf(err); err != nil && code != connect.CodeUnavailable && code != connect.CodeUnknown && code != connect.CodeInternal && code != connect.CodeCanceled {
 			return f.out, err
@@ -173,6 +186,7 @@ func (f *follower) feed(ctx context.Context) error {
 
 // take applies one event; what version 1 does not know is a sign of life.
 func (f *follower) take(event protoreflect.Message) (ended bool, err error) {
+	f.events++
 	kind := event.WhichOneof(event.Descriptor().Oneofs().ByName("event"))
 	if kind == nil {
 		return false, nil

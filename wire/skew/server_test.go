@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -34,6 +35,7 @@ type peerServer struct {
 
 	mu       sync.Mutex
 	execs    map[string]*peerExec
+	asked    map[string]int // streams by exec and place
 	refused  bool
 	address  string
 	server   *http.Server
@@ -53,7 +55,7 @@ type peerExec struct {
 
 func newPeerServer(t *testing.T, s *schema, later bool) *peerServer {
 	t.Helper()
-	p := &peerServer{schema: s, later: later, execs: map[string]*peerExec{}, address: "127.0.0.1:0"}
+	p := &peerServer{schema: s, later: later, execs: map[string]*peerExec{}, asked: map[string]int{}, address: "127.0.0.1:0"}
 	p.serve(t)
 	t.Cleanup(func() {
 		_ = p.server.Close()
@@ -179,6 +181,9 @@ func (p *peerServer) follow(ctx context.Context, r protoreflect.Message, send fu
 	if r.Descriptor().Name() == "ExecRequest" {
 		e, err = p.obtain(r)
 	}
+	if err == nil {
+		err = p.patience(r)
+	}
 	if err != nil {
 		return err
 	}
@@ -186,6 +191,21 @@ func (p *peerServer) follow(ctx context.Context, r protoreflect.Message, send fu
 		return err
 	}
 	return p.stream(ctx, e, get(r, "from").Message(), send)
+}
+
+// mostAsked is how often an exec may be asked for from the same place. A kill costs one stream or two; a
+// client that asks on and on does not take what it is sent, and is told so instead of being served for ever.
+const mostAsked = 10
+
+func (p *peerServer) patience(r protoreflect.Message) error {
+	from := get(r, "from").Message()
+	place := fmt.Sprintf("%s from %d/%d", get(r, "exec_id"), get(from, "stdout").Uint(), get(from, "stderr").Uint())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked[place]++; p.asked[place] > mostAsked {
+		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("the client asked for exec %s %d times: it does not take what this server sends", place, mostAsked))
+	}
+	return nil
 }
 
 // obtain starts a command, or finds the one that has its id and digest.
