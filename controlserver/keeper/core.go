@@ -27,6 +27,7 @@ type Core struct {
 	log    *slog.Logger
 	forker *forker
 	groups cgroups
+	stock  *restocker
 	// tame puts children back to the usual OOM score, where the keeper could lower its own.
 	tame bool
 
@@ -88,6 +89,7 @@ func NewCore(o Options) (*Core, error) {
 		ooms: ooms{now: time.Now},
 	}
 	k.groups.clear(func(id string) bool { return k.spool.Has(id) })
+	k.stock = newRestocker(o.Spool, o.Log)
 	return k, nil
 }
 
@@ -96,6 +98,7 @@ func (k *Core) Epoch() string { return k.epoch }
 
 // Close gives the keeper's own resources up. With a forking thread of its own the children die with it.
 func (k *Core) Close() {
+	k.stock.close()
 	k.mu.Lock()
 	k.haunted = slices.DeleteFunc(k.haunted, (*cgroup).gone)
 	for _, c := range k.kept {
@@ -127,6 +130,7 @@ func (k *Core) start(o *Order) (Receipt, descriptors, error) {
 	// On a full volume the command that makes room must still run.
 	room, err := k.spool.Room()
 	aside := err != nil || room.Below()
+	k.stock.note()
 	log, err := k.spool.Begin(o.ID, aside, o.Record)
 	if err != nil {
 		if errors.Is(err, os.ErrExist) {

@@ -138,7 +138,7 @@ func (e *exec) unwanted() bool {
 // sync puts an exec's files and their names on the disk, for callers that act on the result after a loss
 // of the machine.
 func (r *registry) sync(e *exec) {
-	for _, name := range []string{"out", "err", "state", "."} {
+	for _, name := range []string{"out", "err", "state", ".", ".."} {
 		f, err := os.Open(filepath.Join(r.spool.Dir(e.id), name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue

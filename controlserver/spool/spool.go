@@ -5,11 +5,12 @@
 //
 //	execs/<id>/state   what was asked, what happened, and how it ended: a line each, only ever appended
 //	                   to; request (values of the environment left out) and exit are JSON
-//	execs/<id>/out     raw bytes of stdout, or of both streams, or of the terminal; absent while empty
-//	execs/<id>/err     raw bytes of stderr; absent while empty
+//	execs/<id>/out     raw bytes of stdout, or of both streams, or of the terminal; may be absent while empty
+//	execs/<id>/err     raw bytes of stderr; may be absent while empty
 //	execs/<id>/clock   how much of its time limits has passed, where it has any (JSON)
 //	tombs/<day>        what is left of collected execs, a line each (JSON)
 //	fences/<hash>      highest fence seen of a scope, fsynced
+//	stock/<n>          directories of execs to come, with empty files, made while nothing starts
 //	reserve            blocks for records on a full disk
 //	lock               held by the keeper
 //
@@ -40,6 +41,7 @@ import (
 type Spool struct {
 	root, aside string
 	lock        *os.File
+	stock       *stock // the holder of the lock has it alone
 }
 
 // ErrHeld says that another process has the spool open.
@@ -72,6 +74,10 @@ func Open(root, aside string) (*Spool, error) {
 		}
 		return nil, fmt.Errorf("lock the spool %s: %w", root, err)
 	}
+	if s.stock, err = openStock(s.under("stock")); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("make the spool: %w", err)
+	}
 	s.lock = lock
 	return s, nil
 }
@@ -102,25 +108,6 @@ func (s *Spool) IsAside(id string) bool {
 
 // File is the path of one of an exec's files: "out", "err" or "state".
 func (s *Spool) File(id, name string) string { return filepath.Join(s.Dir(id), name) }
-
-// Create makes an exec's directory, on the volume or aside: the point of no return. os.ErrExist in the
-// chain says that the id is taken. Two calls for one id must not run at the same time.
-func (s *Spool) Create(id string, aside bool) error {
-	if _, err := wire.IDTime(id); err != nil {
-		return fmt.Errorf("spool exec: %w", err)
-	}
-	here, there := filepath.Join(s.root, "execs", id), filepath.Join(s.aside, id)
-	if aside {
-		here, there = there, here
-	}
-	if _, err := os.Lstat(there); err == nil {
-		return fmt.Errorf("spool exec: %w", os.ErrExist)
-	}
-	if err := s.withRoom(func() error { return os.Mkdir(here, 0o700) }); err != nil {
-		return fmt.Errorf("spool exec: %w", err)
-	}
-	return nil
-}
 
 // Has says whether an id is taken.
 func (s *Spool) Has(id string) bool {
