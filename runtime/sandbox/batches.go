@@ -12,13 +12,14 @@ type Batches interface {
 	// StatMany is Stat for each name. The answers are in the order of the names; each has its own error. The
 	// error of the call itself says that there is no answer at all.
 	StatMany(ctx context.Context, names []string) ([]Stated, error)
-	// ReadFiles is ReadFile for each name, as far as limit bytes of each (0: MaxRead in all). Read answers come in the order of
-	// the names, each with its own error.
+	// ReadFiles is ReadFile for each name, as far as limit bytes of each (0: all of each; what does not fit into MaxRead for the whole
+	// call is EFBIG). The answers come in the order of the names, each with its own error.
 	ReadFiles(ctx context.Context, names []string, limit int64) ([]Read, error)
 	// WriteFiles is WriteFile for each file, each atomically, not all at once: when one fails the others are written. The
 	// answers are one error, or nil, per file, in order.
 	WriteFiles(ctx context.Context, files []File) ([]error, error)
-	// ReadTree writes a directory's tree, or one file, as a tar stream with names relative to it ("." is the directory itself):
+	// ReadTree writes a directory's tree, or one file, as a tar stream with names relative to it ("." is the directory itself; one file
+	// has its own name). The name itself is followed, links below it are not:
 	// directories, files, links, fifos, with mode, time and numeric owner; sockets are left out. What vanishes or changes meanwhile is
 	// told by a *TreeError at the end, after all the rest was written; whatever was written is a valid archive.
 	ReadTree(ctx context.Context, name string, tar io.Writer, options TreeOptions) error

@@ -5,7 +5,9 @@ import (
 	"time"
 )
 
-// Commands runs programs.
+// Commands runs programs. The end of a command is the end of its program: what it left running in the background is waited for no
+// longer than it writes without a pause, a second at most, and is not ended by it. A Command that no computer could run (no program, a NUL byte in
+// a string, an environment line that is not NAME=value, a negative limit, an ID that is no UUIDv7) is an error that wraps EINVAL.
 type Commands interface {
 	// Exec runs a command to its end and collects its output. An exit code is a result, never an error;
 	// so is a program that cannot be started (126, 127), a missing working directory (125) and a death by
@@ -56,8 +58,8 @@ type Command struct {
 	Unattended time.Duration
 	// TermGrace is the time between TERM and KILL; 0 is 5 s.
 	TermGrace time.Duration
-	// MaxOutput is how much of each stream is kept, the newest bytes; 0 is the backend's default. For Exec it
-	// also limits what is collected in memory, the oldest bytes: then 0 is 16 MiB.
+	// MaxOutput is how much of each stream is kept at least, the newest bytes; 0 is the backend's default. For Exec it
+	// limits what is collected in memory, the oldest bytes: then 0 is 16 MiB.
 	MaxOutput int64
 }
 

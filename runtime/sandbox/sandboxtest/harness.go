@@ -158,6 +158,11 @@ func (h Harness) check() error {
 
 // concepts holds the cases of each file.
 var concepts = map[string][]Case{
-	"names": namesCases,
-	"stat":  statCases,
+	"names":   namesCases,
+	"stat":    statCases,
+	"readdir": readdirCases,
+	"read":    readCases,
+	"write":   writeCases,
+	"mkdir":   mkdirCases,
+	"remove":  removeCases,
 }

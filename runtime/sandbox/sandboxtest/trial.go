@@ -244,6 +244,8 @@ func (t *trial) follow(p sandbox.Process, from sandbox.Offsets) followed {
 	return f
 }
 
+var offsets0 = sandbox.Offsets{}
+
 // fifo makes a pipe with a name: `cat NAME` waits in a command until release. No clock is needed.
 func (t *trial) fifo(name string) {
 	t.Helper()
