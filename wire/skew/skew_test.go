@@ -324,7 +324,9 @@ func TestTodaysServerRefusesWhatOnlyTheFutureKnows(t *testing.T) {
 		t.Errorf("a new target: %v", err)
 	}
 	cancel()
-	<-ended
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("a client that left: %v", err)
+	}
 }
 
 func asError(err error) error {
