@@ -210,3 +210,23 @@ func TestStopWhileTheServerIsDeadStillDrains(t *testing.T) {
 		t.Fatalf("got %s, %v", record, err)
 	}
 }
+
+// A keeper that died between taking an id and its record left an empty directory: the retry is told that
+// the exec is lost, and not to try on and on.
+func TestStartThatWasCutShortIsLostAndNeverRuns(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	c := m.Client(machinetest.ClientOptions{})
+	id := newID(t)
+	if err := os.Mkdir(filepath.Join(m.Data, "spool", "execs", id), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		got, err := c.Run(limited(t), client.Command{ID: id, Spec: shell("echo ran >ran")}, client.Writers(nil, nil))
+		if err != nil || got.Lost.GetReason() != wirev1.LostReason_LOST_REASON_KEEPER_DIED || got.Reattached != 0 {
+			t.Fatalf("got %v, %v, %v", got.Exit, got.Lost, err)
+		}
+	}
+	if got := run(t, c, shell("cat ran")); got.stdout != "" {
+		t.Fatal("it ran")
+	}
+}

@@ -65,19 +65,24 @@ func (s *Server) Exec(ctx context.Context, call *connect.Request[wirev1.ExecRequ
 	}
 	e, fresh, err := s.obtain(request)
 	release()
-	if err != nil {
+	switch {
+	case errors.Is(err, errCutShort):
+		return s.answer("Exec", lost(stream, wirev1.LostReason_LOST_REASON_KEEPER_DIED))
+	case err != nil:
 		return s.answer("Exec", err)
-	}
-	if e == nil {
-		return s.answer("Exec", stream.Send(&wirev1.Event{Event: &wirev1.Event_Lost{Lost: &wirev1.Lost{
-			Reason: wirev1.LostReason_LOST_REASON_MACHINE_RESTARTED,
-		}}}))
+	case e == nil:
+		return s.answer("Exec", lost(stream, wirev1.LostReason_LOST_REASON_MACHINE_RESTARTED))
 	}
 	started, _ := proto.Clone(e.started).(*wirev1.Started)
 	if started != nil {
 		started.AlreadyStarted = !fresh
 	}
 	return s.answer("Exec", s.stream(ctx, request.GetFence(), started, newSubscriber(e, request.GetFrom(), true, outletOf(ctx, stream))))
+}
+
+// lost ends the stream of an exec that has no record.
+func lost(stream *connect.ServerStream[wirev1.Event], reason wirev1.LostReason) error {
+	return stream.Send(&wirev1.Event{Event: &wirev1.Event_Lost{Lost: &wirev1.Lost{Reason: reason}}})
 }
 
 // obtain finds or starts the exec of a request. A nil exec says that it must not start: the machine

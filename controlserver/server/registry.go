@@ -36,6 +36,10 @@ func newRegistry(sp *spool.Spool, graves *spool.Graveyard, d *door, log *slog.Lo
 // errMoved says that an id changed its place meanwhile: look again.
 var errMoved = errors.New("exec moved")
 
+// errCutShort says that a start was begun, and nothing of it is on record: no process came of it, and none
+// ever will.
+var errCutShort = errors.New("the start was cut short before it was recorded: it never runs")
+
 // find returns an exec that is live or in the spool; spool.ErrUnknown when it is neither.
 func (r *registry) find(id string) (*exec, error) {
 	for {
@@ -134,7 +138,7 @@ func (r *registry) start(e *exec, spec *wirev1.ExecSpec, order keeper.Order) (*e
 func (r *registry) replaced(claimed *exec) (*exec, error) {
 	e, err := r.stored(claimed.id)
 	if errors.Is(err, spool.ErrUnknown) {
-		err = fmt.Errorf("a start of exec %s was cut short before it was recorded: it will never run", claimed.id)
+		err = errCutShort
 	}
 	if err == nil {
 		r.abandon(claimed, errMoved)
