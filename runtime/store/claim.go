@@ -1,0 +1,216 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/crashpoint"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/statement"
+)
+
+// Claim is the right to write to a session, until somebody else claims it. It is a value: nothing is held for it.
+type Claim struct {
+	Session uuid.UUID
+	Tenant  string
+	Agent   string
+	// Fence of this claim: higher than any before.
+	Fence int64
+	// Executor that owns the session.
+	Executor uuid.UUID
+	// TookOver says that the owner before died in the middle of something.
+	TookOver bool
+	// Submission to work on, as it was at the claim; nil when there is none. When the claim has settled it, Begin
+	// gives the next.
+	Submission *Submission
+	// Attempts is how many owners died over the submission, this takeover counted.
+	Attempts int
+	// Poisoned says that Attempts has passed Options.MaxAttempts: carry nothing out, close all open calls as unknown
+	// and settle the submission as failed.
+	Poisoned bool
+
+	executor *Executor
+}
+
+// Trusted is the executor's Trusted.
+func (c Claim) Trusted() bool { return c.executor != nil && c.executor.Trusted() }
+
+// Claim makes the executor the owner of at most most sessions that are ready, or whose owner is dead, and begins their
+// oldest submission. It gives none when there is nothing to do, or others were faster: look again by Notifier.
+func (s *Store) Claim(ctx context.Context, e *Executor, most int) ([]Claim, error) {
+	if most <= 0 {
+		return nil, nil
+	}
+	var claims []Claim
+	err := s.transaction(ctx, func(q *statement.Queries) (err error) {
+		claims, err = s.claim(ctx, q, e, most)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: claim: %w", err)
+	}
+	if len(claims) < most {
+		stuck, err := s.claimBusyDead(ctx, e)
+		if err != nil {
+			s.options.Log.WarnContext(ctx, "a dead owner's session could not be claimed", "error", err)
+		}
+		claims = append(claims, stuck...)
+	}
+	if len(claims) > 0 {
+		crashpoint.Hit("claim.after")
+	}
+	return claims, nil
+}
+
+func (s *Store) claim(ctx context.Context, q *statement.Queries, e *Executor, most int) ([]Claim, error) {
+	dead, err := q.ClaimDead(ctx, statement.ClaimDeadParams{Owner: e.ID, TtlS: s.options.TTL.Seconds(), Most: int32(most)})
+	if err != nil {
+		return nil, err
+	}
+	var claims []Claim
+	for _, r := range dead {
+		claims = append(claims, Claim{Session: r.ID, Tenant: r.TenantID, Agent: r.Agent, Fence: r.Fence, TookOver: true})
+	}
+	if most -= len(dead); most > 0 {
+		ready, err := s.claimReady(ctx, q, e, most)
+		if err != nil {
+			return nil, err
+		}
+		claims = append(claims, ready...)
+	}
+	return s.begin(ctx, q, e, claims)
+}
+
+func (s *Store) claimReady(ctx context.Context, q *statement.Queries, e *Executor, most int) ([]Claim, error) {
+	var rows []statement.ClaimReadyRow
+	var err error
+	if s.options.TenantCap == 0 {
+		rows, err = q.ClaimReady(ctx, statement.ClaimReadyParams{Owner: e.ID, Most: int32(most)})
+	} else {
+		if err := q.OneClaimAtATime(ctx); err != nil {
+			return nil, err
+		}
+		var capped []statement.ClaimReadyCappedRow
+		capped, err = q.ClaimReadyCapped(ctx, statement.ClaimReadyCappedParams{Owner: e.ID, Cap: int64(s.options.TenantCap), Most: int32(most)})
+		rows = each(capped, func(r statement.ClaimReadyCappedRow) statement.ClaimReadyRow { return statement.ClaimReadyRow(r) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	var claims []Claim
+	var shift statement.ShiftDeadlinesParams
+	for _, r := range rows {
+		claims = append(claims, Claim{Session: r.ID, Tenant: r.TenantID, Agent: r.Agent, Fence: r.Fence})
+		if r.ParkedS > 0 {
+			shift.Sessions, shift.Secs = append(shift.Sessions, r.ID), append(shift.Secs, r.ParkedS)
+		}
+	}
+	if len(shift.Sessions) == 0 {
+		return claims, nil
+	}
+	return claims, q.ShiftDeadlines(ctx, shift)
+}
+
+// begin counts attempts, begins submissions and completes the claims, whose rows the transaction has locked.
+func (s *Store) begin(ctx context.Context, q *statement.Queries, e *Executor, claims []Claim) ([]Claim, error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	var all, taken []uuid.UUID
+	for _, c := range claims {
+		all = append(all, c.Session)
+		if c.TookOver {
+			taken = append(taken, c.Session)
+		}
+	}
+	if len(taken) > 0 {
+		if err := q.CountAttempts(ctx, taken); err != nil {
+			return nil, err
+		}
+	}
+	if err := q.BeginSubmissions(ctx, all); err != nil {
+		return nil, err
+	}
+	rows, err := q.RunningSubmissions(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	running := make(map[uuid.UUID]*Submission, len(rows))
+	for _, r := range rows {
+		u := submissionOf(r.Submission, r.RemainingMs)
+		running[u.Session] = &u
+	}
+	for i := range claims {
+		c := &claims[i]
+		c.Executor, c.executor = e.ID, e
+		s.attach(c, running[c.Session])
+	}
+	return claims, nil
+}
+
+func (s *Store) attach(c *Claim, u *Submission) {
+	c.Submission, c.Attempts, c.Poisoned = u, 0, false
+	if u != nil {
+		c.Attempts, c.Poisoned = u.Attempts, u.Attempts > s.options.MaxAttempts
+	}
+}
+
+// claimBusyDead takes one session whose dead owner holds its row whenever SKIP LOCKED looks.
+func (s *Store) claimBusyDead(ctx context.Context, e *Executor) ([]Claim, error) {
+	left, err := s.query.DeadLeft(ctx, s.options.TTL.Seconds())
+	if err != nil {
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = nil
+		}
+		return nil, err
+	}
+	var claims []Claim
+	err = s.transaction(ctx, func(q *statement.Queries) error {
+		rows, err := q.ClaimBusyDead(ctx, statement.ClaimBusyDeadParams{Owner: e.ID, ID: left.ID, Fence: left.Fence})
+		if err != nil {
+			return err
+		}
+		claims = nil
+		for _, r := range rows {
+			claims = append(claims, Claim{Session: r.ID, Tenant: r.TenantID, Agent: r.Agent, Fence: r.Fence, TookOver: true})
+		}
+		claims, err = s.begin(ctx, q, e, claims)
+		return err
+	})
+	return claims, err
+}
+
+// Begin gives the claim's submission: the one under way, or else the oldest queued one, begun now. Submission is nil
+// when there is none; then Park.
+func (s *Store) Begin(ctx context.Context, c Claim) (Claim, error) {
+	err := s.transaction(ctx, func(q *statement.Queries) error {
+		if err := q.Hold(ctx, statement.HoldParams{ID: c.Session, Owner: c.Executor, Fence: c.Fence}); err != nil {
+			return err
+		}
+		begun, err := s.begin(ctx, q, c.executor, []Claim{{Session: c.Session}})
+		if err == nil {
+			s.attach(&c, begun[0].Submission)
+		}
+		return err
+	})
+	if err != nil {
+		return c, fmt.Errorf("store: begin: %w", promise(err))
+	}
+	return c, nil
+}
+
+// owned is ErrFenced when the claim is not the session's owner any more. It decides nothing that is written: writes check
+// for themselves.
+func (s *Store) owned(ctx context.Context, c Claim) error {
+	owned, err := s.query.Owned(ctx, statement.OwnedParams{ID: c.Session, Owner: c.Executor, Fence: c.Fence})
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if !owned {
+		return ErrFenced
+	}
+	return nil
+}

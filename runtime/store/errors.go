@@ -1,0 +1,121 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var (
+	// ErrFenced says that the session has another owner, or none: stop the turn and write nothing more.
+	ErrFenced = errors.New("store: the session has another owner by now")
+	// ErrLapsed says that this replica has not beaten for so long that it must not start an effect.
+	ErrLapsed = errors.New("store: the last beat is too long ago to start anything")
+	// ErrNotStarted says that the compare-and-set of StartEffect was lost: the call was started or settled before, its
+	// arguments are not those that were intended or approved, or its approval is missing, denied or used.
+	ErrNotStarted = errors.New("store: the call may not be started")
+	// ErrNoSlot says that the machine has no free slot, or that the session has a slot on another machine.
+	ErrNoSlot = errors.New("store: the machine has no free slot for the session")
+	// ErrGap says that Step.After is not the last entry: the owner's view of the session is wrong.
+	ErrGap = errors.New("store: the entries do not follow the session's last one")
+	// ErrCollision says that other entries have these numbers under the owner's own fence. It is a bug of ours: stop
+	// the turn loudly.
+	ErrCollision = errors.New("store: other entries have these numbers")
+	// ErrOutcomeUnknown says that the context ended before it was known whether the step was committed.
+	ErrOutcomeUnknown = errors.New("store: it is not known whether that was committed")
+	// ErrConflict says that the idempotency key was used with another payload.
+	ErrConflict = errors.New("store: the idempotency key belongs to another payload")
+	// ErrBusy says that the session works on something, and the policy was to reject then.
+	ErrBusy = errors.New("store: the session is busy")
+	// ErrNotFound says that the tenant has no such row.
+	ErrNotFound = errors.New("store: not found")
+	// ErrClosed says that the session takes no more input.
+	ErrClosed = errors.New("store: the session is closed")
+	// ErrExpired says that an approval was decided too late, or that credentials are too old.
+	ErrExpired = errors.New("store: expired")
+	// ErrJoinOff says that Options.Join does not allow PolicyJoin.
+	ErrJoinOff = errors.New("store: joining a running turn is switched off")
+	// ErrClosing says that Close was called.
+	ErrClosing = errors.New("store: closing")
+)
+
+// StateError says that a row is not in the state that a step needs. It is a bug of the owner's, or the step came twice.
+type StateError struct{ Reason string }
+
+func (e *StateError) Error() string { return "store: " + e.Reason }
+
+// DecidedError says that somebody decided before; Approval has the decision.
+type DecidedError struct{ Approval Approval }
+
+func (e *DecidedError) Error() string {
+	return fmt.Sprintf("store: approval %s was decided before: %s", e.Approval.ID, e.Approval.State)
+}
+
+// Codes that must() raises, and those of Postgres that matter here.
+const (
+	codeFenced     = "FF001"
+	codeNotStarted = "FF002"
+	codeNoSlot     = "FF003"
+	codeState      = "FF004"
+	codeGap        = "FF005"
+	codeUnique     = "23505"
+)
+
+// promise turns what must() raised into the error that callers branch on.
+func promise(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err
+	}
+	switch pg.Code {
+	case codeFenced:
+		return ErrFenced
+	case codeNotStarted:
+		return ErrNotStarted
+	case codeNoSlot:
+		return ErrNoSlot
+	case codeState:
+		return &StateError{Reason: pg.Message}
+	case codeGap:
+		return ErrGap
+	}
+	return err
+}
+
+func hasCode(err error, code string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == code
+}
+
+// refused says that the database, or this store, answered, and the answer is no.
+func refused(err error) bool {
+	state := new(StateError)
+	for _, no := range []error{ErrFenced, ErrNotStarted, ErrNoSlot, ErrGap, ErrCollision, ErrClosing, errAlone} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return errors.As(err, &state)
+}
+
+// passing says that the same statement may succeed later: the connection broke, the server restarts, has no room,
+// or gave way to another transaction. Whether it was carried out is not known.
+func passing(err error) bool {
+	if refused(err) {
+		return false
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return true
+	}
+	switch pg.Code[:2] {
+	case "08", "53", "57", "58":
+		return true
+	}
+	switch pg.Code {
+	case "40001", "40003", "40P01", "55P03", "25P03":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,91 @@
+// Package pgtest gives tests a real Postgres: a throw-away cluster from the installed binaries, one a test process, with
+// one database a test. FLYFLEET_TEST_DATABASE_URL names a server to use instead; its role must be allowed to create
+// databases.
+//
+// The cluster is gone when the test process is, however that ends: a watcher waits for the end of a pipe that the
+// process holds. Postgres refuses to run as root, so under root it runs as the user postgres, or nobody.
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// urlEnv names a server to use instead of a throw-away one.
+const urlEnv = "FLYFLEET_TEST_DATABASE_URL"
+
+var (
+	shared = sync.OnceValues(func() (string, error) {
+		if given := os.Getenv(urlEnv); given != "" {
+			return given, nil
+		}
+		// Data of a test need not survive the computer.
+		server, err := Start(context.Background(), Settings{"fsync": "off", "max_connections": "300"})
+		if err != nil {
+			return "", err
+		}
+		return server.URL("postgres"), nil
+	})
+	count atomic.Int64
+)
+
+// Database makes an empty database for the test and gives its URL. It is dropped at the test's end.
+func Database(t testing.TB) string {
+	t.Helper()
+	admin, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return databaseOn(t, admin)
+}
+
+// Database makes an empty database for the test on this server and gives its URL.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	return databaseOn(t, s.URL("postgres"))
+}
+
+func databaseOn(t testing.TB, admin string) string {
+	t.Helper()
+	name := fmt.Sprintf("flyfleet_test_%d_%d", os.Getpid(), count.Add(1))
+	if err := run(t.Context(), admin, "CREATE DATABASE "+name); err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := run(ctx, admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil && !stopped(err) {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	u, err := url.Parse(admin)
+	if err != nil {
+		t.Fatalf("pgtest: %s: %v", urlEnv, err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// stopped says that there is no server any more, as after the test has stopped its own.
+func stopped(err error) bool {
+	return strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "no such file")
+}
+
+func run(ctx context.Context, url, sql string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
