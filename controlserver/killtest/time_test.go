@@ -83,7 +83,8 @@ func below(t *testing.T, root int) []int {
 	return all
 }
 
-// e2b-dev/E2B#1074: a background command was ended with the stream that had started it.
+// e2b-dev/E2B#1074, mastra-ai/mastra#24349, rivet-dev/sandbox-agent#152: a background command was ended with
+// the stream that had started it.
 func TestDetachedCommandIsNotStoppedByAnything(t *testing.T) {
 	t.Parallel()
 	seconds := 15
