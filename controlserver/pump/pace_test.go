@@ -36,3 +36,33 @@ func TestWriterIsFastByWhatItWritesInAWhile(t *testing.T) {
 		t.Error("a writer that was fast once stays so")
 	}
 }
+
+func TestPipeIsLeftToFillForAsLongAsItsWriterNeeds(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes int64 // every half millisecond
+		least time.Duration
+		most  time.Duration
+	}{
+		"a gigabyte a second":  {512 << 10, 200 * time.Microsecond, 280 * time.Microsecond},
+		"ten megabytes":        {5 << 10, time.Millisecond, time.Millisecond},
+		"a kilobyte, not fast": {1, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p pace
+			now := time.Unix(1, 0)
+			for i := range 200 {
+				now = now.Add(500 * time.Microsecond)
+				p.note(now, c.bytes)
+				if d := p.gather(1); i > 100 && d > c.most {
+					t.Fatalf("waits %s", d)
+				}
+				if d := p.gather(fullPass); d != 0 {
+					t.Fatalf("waits %s after a full pass", d)
+				}
+			}
+			if d := p.gather(1); d < c.least || d > c.most {
+				t.Errorf("waits %s", d)
+			}
+		})
+	}
+}

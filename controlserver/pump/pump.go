@@ -49,14 +49,15 @@ type Options struct {
 
 // Pump owns one pipe's read end and the one file it goes to.
 type Pump struct {
-	o    Options
-	mu   sync.Mutex // held over a pass
-	file *os.File
-	null *os.File
+	o      Options
+	mu     sync.Mutex // held over a pass
+	source *source
+	file   *os.File
+	null   *os.File
 
 	offset   uint64 // end of the stream
-	wide     bool
 	pace     pace
+	hurried  bool
 	retry    time.Time // when to look for room again
 	checked  uint64    // end of the stream when room was last looked for
 	full     bool
@@ -70,10 +71,6 @@ const MostPiped = 1 << 20
 const (
 	// onePass is the most one splice moves.
 	onePass = MostPiped
-	// fullPass and gather: a fast writer's pipe is left to fill for a moment when a pass found little in
-	// it. Page by page, each pass would wake everybody who follows.
-	fullPass = 256 << 10
-	gather   = time.Millisecond
 	// roomEvery is how many bytes go by between two looks for room, retryAfter how much time while
 	// there is none.
 	roomEvery  = 4 << 20
@@ -84,7 +81,7 @@ const (
 
 // New makes a pump that goes on at the end of the file.
 func New(o Options) (*Pump, error) {
-	p := &Pump{o: o}
+	p := &Pump{o: o, source: newSource(o.Pipe)}
 	info, err := os.Stat(o.Path)
 	switch {
 	case err == nil:
@@ -100,24 +97,20 @@ func New(o Options) (*Pump, error) {
 // being stored by another cause than the book tells.
 func (p *Pump) Run() error {
 	defer p.close()
-	raw, err := p.o.Pipe.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("pump: %w", err)
-	}
 	var first error
 	for {
 		var n int64
 		var step error
-		err := raw.Read(func(fd uintptr) bool {
+		err := p.source.wait(func(pipe int) bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			n, step = p.pass(int(fd))
+			n, step = p.pass(pipe)
 			return !errors.Is(step, unix.EAGAIN)
 		})
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			// Finish woke us.
-			if err := p.o.Pipe.SetReadDeadline(time.Time{}); err != nil {
+			if err := p.source.resume(); err != nil {
 				return errors.Join(first, fmt.Errorf("pump: %w", err))
 			}
 			continue
@@ -131,27 +124,46 @@ func (p *Pump) Run() error {
 		if step != nil && n == 0 {
 			return first
 		}
-		if p.pace.fast && n < fullPass {
-			time.Sleep(gather)
+		if p.pace.fast {
+			p.hurry()
+			rest(p.pace.gather(n))
 		}
 	}
+}
+
+// rest sleeps. The runtime's own sleep lasts a millisecond at least while nothing else is to be done.
+func rest(d time.Duration) {
+	if d >= time.Millisecond {
+		time.Sleep(d)
+	} else if d > 0 {
+		_ = unix.Nanosleep(&unix.Timespec{Nsec: int64(d)}, nil)
+	}
+}
+
+// hurry prepares for a fast writer, once.
+func (p *Pump) hurry() {
+	if p.hurried {
+		return
+	}
+	p.hurried = true
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// More room; refused to those over their quota, which changes nothing, as does the other.
+	p.source.look(func(pipe int) { _, _ = unix.FcntlInt(uintptr(pipe), unix.F_SETPIPE_SZ, MostPiped) })
+	_ = p.source.calm()
 }
 
 // Pending says whether the pipe holds bytes, or its end, that no pass has moved yet. False after the
 // writer's death means that all it wrote is in the file, however late the pump is.
 func (p *Pump) Pending() bool {
-	raw, err := p.o.Pipe.SyscallConn()
-	if err != nil {
-		return false
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pending := false
-	err = raw.Control(func(fd uintptr) {
-		_, err := readable(int(fd))
+	p.source.look(func(pipe int) {
+		_, err := readable(pipe)
 		pending = err == nil
 	})
-	return err == nil && pending
+	return pending
 }
 
 // Discard makes the pump drop everything from now on, without counting it: the exec was forgotten.
@@ -164,9 +176,9 @@ func (p *Pump) Discard() {
 // Finish says that no more bytes will be written to the pipe: it ends when it is empty.
 func (p *Pump) Finish() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.finished = true
-	p.mu.Unlock()
-	_ = p.o.Pipe.SetReadDeadline(time.Unix(1, 0))
+	p.source.interrupt()
 }
 
 // pass moves once: EAGAIN when the pipe is empty, 0 at its end.
@@ -239,11 +251,6 @@ func (p *Pump) store(pipe int) (int64, error) {
 		return skipped, errors.Join(err, skipErr)
 	}
 	p.pace.note(time.Now(), n)
-	if p.pace.fast && !p.wide {
-		// More room for a fast writer; refused to those over their quota, which changes nothing.
-		_, _ = unix.FcntlInt(uintptr(pipe), unix.F_SETPIPE_SZ, MostPiped)
-		p.wide = true
-	}
 	p.offset += uint64(n)
 	crashpoint.At(crashpoint.Pumping)
 	p.o.Stored(n)
@@ -348,7 +355,9 @@ func readable(pipe int) (bool, error) {
 }
 
 func (p *Pump) close() {
-	p.o.Pipe.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.source.close()
 	for _, f := range []*os.File{p.file, p.null} {
 		if f != nil {
 			f.Close()

@@ -232,6 +232,32 @@ func TestFinishedPumpEndsThoughThePipeIsHeld(t *testing.T) {
 	b.w.Close()
 }
 
+// TestFastWriterIsPumpedAsAnyOther holds what changes with a fast writer: how its pipe is watched.
+func TestFastWriterIsPumpedAsAnyOther(t *testing.T) {
+	b := newBench(t)
+	p := b.start(1<<30, 0)
+	want := bytes.Repeat([]byte("0123456789abcdef"), 200000)
+	b.write(want)
+	wait(t, func() bool { return !p.Pending() })
+	for range 50 {
+		b.write([]byte("line\n"))
+		want = append(want, "line\n"...)
+		wait(t, func() bool { return !p.Pending() })
+	}
+	b.write([]byte("last"))
+	p.Finish()
+	if err := <-b.done; err != nil {
+		t.Fatal(err)
+	}
+	if p.Pending() {
+		t.Error("bytes are pending in a pipe that is closed")
+	}
+	if got := b.read(); got != string(want)+"last" {
+		t.Fatalf("%d bytes of %d, or others", len(got), len(want)+4)
+	}
+	b.w.Close()
+}
+
 func TestConduitMovesMoreThanItsPipeHolds(t *testing.T) {
 	var from, to [2]int
 	if err := unix.Pipe2(from[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
