@@ -136,7 +136,8 @@ func refusal(call *journal.Call) SettleCall {
 	case call.Approval.Decision == journalv1.Decision_DECISION_EXPIRED:
 		denied.Content = "Denied: nobody approved it in time. It was not done."
 	case call.Approval.Decision == journalv1.Decision_DECISION_CANCELLED:
-		denied.Content = "Denied: the turn ended before anybody decided. It was not done."
+		denied.Outcome = journalv1.ToolOutcome_TOOL_OUTCOME_CANCELLED
+		denied.Content = "Cancelled before anybody decided. It was not done."
 	case call.Approval.Reason != "":
 		denied.Content = "Denied: " + call.Approval.Reason + ". It was not done."
 	default:
