@@ -228,14 +228,23 @@ func (s *State) LastAnswer() *Answer {
 	return nil
 }
 
-// FreshCallID is an id for a call that a provider named so: that name, unless the session has had it. Some
-// servers count from call_0 in every answer.
-func (s *State) FreshCallID(name string) string {
-	id := name
-	for n := 2; id == "" || s.Calls[id] != nil; n++ {
-		id = fmt.Sprintf("%s~%d", name, n)
+// FreshCallIDs are ids for the calls of an answer that a provider named so: those names, unless the session has
+// had them. Some servers count from call_0 in every answer, some name nothing.
+func (s *State) FreshCallIDs(names ...string) []string {
+	taken := make(map[string]bool, len(names))
+	ids := make([]string, 0, len(names))
+	for _, name := range names {
+		id := name
+		if name == "" {
+			name = "call"
+		}
+		for n := 2; id == "" || taken[id] || s.Calls[id] != nil; n++ {
+			id = fmt.Sprintf("%s_%d", name, n)
+		}
+		taken[id] = true
+		ids = append(ids, id)
 	}
-	return id
+	return ids
 }
 
 // Phase is what the open submission is at.

@@ -16,11 +16,11 @@ const (
 	created = `
 session_created { agent: "coder" }
 `
-	accepted = created + `
+	inputIn = created + `
 submission 1
 input_accepted { ordinal: 1 parts { text: "do it" } }
 `
-	begun = accepted + `
+	begun = inputIn + `
 turn_started { attempt: 1 }
 `
 	requested = begun + `
@@ -125,7 +125,7 @@ func TestNextOwnerAfterEachCrash(t *testing.T) {
 			with(func(f *turn.Facts) { f.Queued = []turn.Queued{{ID: first}} }),
 			[]turn.Action{turn.AcceptInput{Submission: first}},
 		},
-		{"03 after input_accepted", accepted, heir(), []turn.Action{turn.StartTurn{Attempt: 2}}},
+		{"03 after input_accepted", inputIn, heir(), []turn.Action{turn.StartTurn{Attempt: 2}}},
 		{"04 after model_requested", requested + tookOver, heir(), []turn.Action{turn.AbortModel{Reason: "owner_died", Retryable: true}}},
 		{"04 and then", requested + tookOver + `model_aborted { reason: "owner_died" retryable: true }`, heir(), []turn.Action{ask}},
 		{"05 in mid-answer", requested + `model_delta { text: "I wi" }` + tookOver, heir(), []turn.Action{turn.AbortModel{Reason: "owner_died", Retryable: true}}},

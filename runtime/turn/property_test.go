@@ -1,0 +1,118 @@
+package turn_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltest"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/turn"
+)
+
+// Whoever dies, and whenever: every submission ends once, every call has one result, no effect happens twice
+// that may not, none without its intent and its approval, and no provider is sent what it would refuse.
+//
+// letta-ai/letta#3308, earendil-works/pi#4189, openclaw/openclaw#10900, OpenHands/software-agent-sdk#2298.
+func TestAnyTurnEndsOnceWhoeverDies(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		w.run()
+		settled := map[uuid.UUID]int{}
+		results := map[string]int{}
+		for _, entry := range w.entries {
+			switch entry.Kind {
+			case journal.KindSubmissionSettled:
+				settled[entry.Submission]++
+			case journal.KindToolResult:
+				results[entry.Call]++
+			}
+		}
+		for _, submission := range w.state.Submissions {
+			if submission.Open() || settled[submission.ID] != 1 {
+				t.Errorf("submission %s settled %d times", submission.ID, settled[submission.ID])
+			}
+		}
+		for id, call := range w.state.Calls {
+			if results[id] != 1 {
+				t.Errorf("call %s has %d results", id, results[id])
+			}
+			if call.Class != journalv1.EffectClass_EFFECT_CLASS_PURE && w.effects[id] > 1 {
+				t.Errorf("call %s, %s, had its effect %d times", id, call.Class, w.effects[id])
+			}
+		}
+	})
+}
+
+// Any prefix of any journal folds, a checkpoint of it is the fold, and a fork at that place asks its model what a
+// provider accepts.
+func TestAnyPrefixFoldsAndCanBeAsked(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		w.run()
+		state := new(journal.State)
+		for i, entry := range w.entries {
+			if err := state.Apply(entry); err != nil {
+				t.Fatal(err)
+			}
+			w.checkFork(restored(t, state), i)
+		}
+		cut := rapid.IntRange(1, len(w.entries)).Draw(t, "cut")
+		half, err := journal.Fold(w.entries[:cut])
+		if err != nil {
+			t.Fatal(err)
+		}
+		half = restored(t, half)
+		for _, entry := range w.entries[cut:] {
+			if err := half.Apply(entry); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(state, half, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("a checkpoint at %d and the entries after it are not the fold:\n%s", cut, diff)
+		}
+	})
+}
+
+func restored(t *rapid.T, state *journal.State) *journal.State {
+	data, err := state.Checkpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := journal.Restore(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+func (w *world) checkFork(state *journal.State, i int) {
+	fork := []*journalv1.Body{
+		{Body: &journalv1.Body_SessionForked{SessionForked: &journalv1.SessionForked{ParentId: state.Session.String(), ParentSeq: state.Seq}}},
+		{Body: &journalv1.Body_InputAccepted{InputAccepted: &journalv1.InputAccepted{Ordinal: 1}}},
+		{Body: &journalv1.Body_TurnStarted{TurnStarted: &journalv1.TurnStarted{Attempt: 1}}},
+	}
+	for _, body := range fork {
+		entry := journal.Entry{
+			Session: journaltest.Session("b"), Seq: state.Seq + 1, Fence: 1, Kind: journal.KindOf(body),
+			Submission: journaltest.Submission("fork"), Body: body,
+		}
+		if err := state.Apply(entry); err != nil {
+			w.t.Fatalf("fork after entry %d: %v", i, err)
+		}
+	}
+	agent := agents[i%len(agents)]
+	want := []turn.Action{turn.AskModel{Try: 1}}
+	if got := turn.Next(state, turn.Facts{Fence: 1, Attempt: 1, Trusted: true}); !cmp.Equal(got, want) {
+		w.t.Fatalf("fork after entry %d does %#v", i, got)
+	}
+	request, err := turn.Request(state, agent.agent(), i%2 == 0)
+	if err != nil {
+		w.t.Fatalf("fork after entry %d: %v", i, err)
+	}
+	w.check(request, agent)
+}
