@@ -28,6 +28,7 @@ type Core struct {
 	forker *forker
 	groups cgroups
 	stock  *restocker
+	null   int // stdin of who is given none
 	// tame puts children back to the usual OOM score, where the keeper could lower its own.
 	tame bool
 
@@ -47,7 +48,6 @@ type child struct {
 	pid       int
 	startedAt int64
 	own       descriptors
-	log       *spool.Log
 	group     *cgroup
 	cause     wirev1.ExitCause
 	ooms      int64
@@ -89,6 +89,10 @@ func NewCore(o Options) (*Core, error) {
 		ooms: ooms{now: time.Now},
 	}
 	k.groups.clear(func(id string) bool { return k.spool.Has(id) })
+	if k.null, err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		f.close()
+		return nil, fmt.Errorf("open the null device: %w", err)
+	}
 	k.stock = newRestocker(o.Spool, o.Log)
 	return k, nil
 }
@@ -103,12 +107,12 @@ func (k *Core) Close() {
 	k.haunted = slices.DeleteFunc(k.haunted, (*cgroup).gone)
 	for _, c := range k.kept {
 		c.own.closeAll()
-		c.log.Close()
 		if c.group != nil {
 			c.group.gone()
 		}
 	}
 	k.mu.Unlock()
+	_ = unix.Close(k.null)
 	k.forker.close()
 }
 
@@ -139,25 +143,23 @@ func (k *Core) start(o *Order) (Receipt, descriptors, error) {
 		return Receipt{}, descriptors{}, err
 	}
 	crashpoint.At(crashpoint.MkdirFork)
-	r, own, err := k.make(o, log, aside)
-	if r.PID == 0 {
-		log.Close()
-	}
-	return r, own, err
+	// An open file here would be copied into every later child.
+	defer log.Close()
+	return k.make(o, log, aside)
 }
 
 // make makes the process of an exec whose id is taken.
 func (k *Core) make(o *Order, log *spool.Log, aside bool) (Receipt, descriptors, error) {
 	if f := checkDir(o); f != nil {
-		return k.fail(log, f)
+		return k.fail(log, aside, f)
 	}
 	program, f := lookup(o)
 	if f != nil {
-		return k.fail(log, f)
+		return k.fail(log, aside, f)
 	}
-	e, err := openEnds(o)
+	e, err := openEnds(o, k.null)
 	if err != nil {
-		return k.fail(log, failure(wirev1.StartFailure_START_FAILURE_RESOURCES, "the machine cannot open pipes: "+errno(err)))
+		return k.fail(log, aside, failure(wirev1.StartFailure_START_FAILURE_RESOURCES, "the machine cannot open pipes: "+errno(err)))
 	}
 	defer e.closeChildSide()
 	group := k.groups.make(o.ID)
@@ -171,10 +173,10 @@ func (k *Core) make(o *Order, log *spool.Log, aside bool) (Receipt, descriptors,
 		if group != nil {
 			group.gone()
 		}
-		return k.fail(log, execFailure(err))
+		return k.fail(log, aside, execFailure(err))
 	}
 	c := &child{
-		id: o.ID, pid: pid, startedAt: time.Now().UnixMilli(), own: e.own, group: group, log: log, ooms: before,
+		id: o.ID, pid: pid, startedAt: time.Now().UnixMilli(), own: e.own, group: group, ooms: before,
 		cause: wirev1.ExitCause_EXIT_CAUSE_EXITED,
 	}
 	k.children[pid], k.kept[o.ID] = c, c
@@ -190,8 +192,8 @@ func (k *Core) make(o *Order, log *spool.Log, aside bool) (Receipt, descriptors,
 	return Receipt{PID: pid, StartedAt: c.startedAt, Volatile: aside}, c.own, nil
 }
 
-func (k *Core) fail(log *spool.Log, f *spool.Failure) (Receipt, descriptors, error) {
-	r := Receipt{Failure: f, StartedAt: time.Now().UnixMilli()}
+func (k *Core) fail(log *spool.Log, aside bool, f *spool.Failure) (Receipt, descriptors, error) {
+	r := Receipt{Failure: f, StartedAt: time.Now().UnixMilli(), Volatile: aside}
 	if err := log.Failed(r.StartedAt, k.epoch, *f); err != nil {
 		return Receipt{}, descriptors{}, err
 	}
@@ -217,7 +219,6 @@ func (k *Core) Release(id string) error {
 		return nil
 	}
 	c.own.closeAll()
-	c.log.Close()
 	delete(k.kept, id)
 	if c.group != nil && !c.group.gone() {
 		k.haunted = append(k.haunted, c.group)
@@ -235,7 +236,7 @@ func (k *Core) Signal(s Shot) (Hit, error) {
 	}
 	if cause := spool.StrongerCause(c.cause, s.Cause); cause != c.cause {
 		c.cause = cause
-		if err := c.log.Cause(s.Cause); err != nil {
+		if err := k.spool.AppendCause(s.ID, s.Cause); err != nil {
 			k.log.Error("cause is not on record", "exec", s.ID, "error", err)
 		}
 	}

@@ -4,7 +4,6 @@ package keeper
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -112,11 +111,11 @@ type ends struct {
 	own    descriptors
 }
 
-func openEnds(o *Order) (*ends, error) {
+func openEnds(o *Order, null int) (*ends, error) {
 	e := &ends{own: noDescriptors()}
 	err := e.openOutput(o)
 	if err == nil {
-		err = e.openStdin(o)
+		err = e.openStdin(o, null)
 	}
 	if err != nil {
 		e.closeChildSide()
@@ -150,7 +149,7 @@ func (e *ends) pipe(u *User) (ours, childs int, err error) {
 		return -1, -1, fmt.Errorf("pipe: %w", err)
 	}
 	e.opened = append(e.opened, fds[1])
-	if err = unix.SetNonblock(fds[0], true); err == nil && u != nil {
+	if _, err = unix.FcntlInt(uintptr(fds[0]), unix.F_SETFL, unix.O_NONBLOCK); err == nil && u != nil {
 		err = unix.Fchown(fds[1], int(u.UID), int(u.GID))
 	}
 	if err != nil {
@@ -212,7 +211,7 @@ func ownPipe() (r, w int, err error) {
 	return fds[0], fds[1], nil
 }
 
-func (e *ends) openStdin(o *Order) error {
+func (e *ends) openStdin(o *Order, null int) error {
 	switch {
 	case o.Stdin == StdinPipe:
 		return e.openStdinPipe(o)
@@ -221,11 +220,6 @@ func (e *ends) openStdin(o *Order) error {
 	case o.Stdin == StdinContent:
 		return e.openContent(o)
 	}
-	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("stdin: %w", err)
-	}
-	e.opened = append(e.opened, null)
 	e.child[0] = null
 	return nil
 }

@@ -96,7 +96,7 @@ func (k *Core) end(c *child, status unix.WaitStatus, usage unix.Rusage) Ended {
 	}
 	e.Cause = spool.CauseOf(c.cause, e.Ended)
 	c.ended = &e
-	if err := c.log.Ended(e.Ended); err != nil {
+	if err := k.spool.AppendEnded(c.id, e.Ended); err != nil {
 		k.log.Error("end is not on record", "exec", c.id, "error", err)
 	}
 	return e

@@ -190,5 +190,10 @@ func (k *Core) protect() {
 }
 
 func tame(pid int) {
-	_ = os.WriteFile(filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj"), []byte("0"), 0o600)
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_, _ = unix.Write(fd, []byte("0"))
+	_ = unix.Close(fd)
 }

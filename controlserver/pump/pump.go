@@ -329,7 +329,7 @@ func (p *Pump) open() error {
 	if p.file != nil {
 		return nil
 	}
-	f, err := os.OpenFile(p.o.Path, os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := spool.OpenFile(p.o.Path, os.O_CREATE|os.O_WRONLY)
 	if err != nil {
 		return fmt.Errorf("open a spool file: %w", err)
 	}

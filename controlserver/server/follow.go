@@ -212,7 +212,7 @@ func (r *reader) wait() time.Duration {
 // read fills buf from the reader's position. The bytes are there: the pump told of them.
 func (r *reader) read(buf []byte) ([]byte, error) {
 	if r.file == nil {
-		f, err := os.Open(r.stream.path)
+		f, err := spool.OpenFile(r.stream.path, os.O_RDONLY)
 		if err != nil {
 			return nil, fmt.Errorf("read the spool: %w", err)
 		}

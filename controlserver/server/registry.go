@@ -123,6 +123,7 @@ func (r *registry) start(e *exec, spec *wirev1.ExecSpec, order keeper.Order) (*e
 			Pid: int64(receipt.PID), StartedAtMs: receipt.StartedAt, Epoch: r.keeper.Epoch(), Volatile: receipt.Volatile,
 		}
 		if receipt.Volatile {
+			r.spool.NoteAside(e.id)
 			e.place(r.spool, spool.State{})
 		}
 		e.files = receipt.Files
@@ -150,6 +151,7 @@ func (r *registry) replaced(claimed *exec) (*exec, error) {
 
 func (r *registry) failed(e *exec, receipt keeper.Receipt) {
 	if receipt.Volatile {
+		r.spool.NoteAside(e.id)
 		e.place(r.spool, spool.State{})
 	}
 	exit := exitOfFailure(*receipt.Failure, receipt.StartedAt)

@@ -79,7 +79,7 @@ func (s *Spool) AppendExit(id string, exit *wirev1.Exit) error {
 }
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := OpenFile(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

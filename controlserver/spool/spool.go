@@ -42,6 +42,7 @@ type Spool struct {
 	root, aside string
 	lock        *os.File
 	stock       *stock // the holder of the lock has it alone
+	asides      asides
 }
 
 // ErrHeld says that another process has the spool open.
@@ -100,12 +101,6 @@ func (s *Spool) Dir(id string) string {
 	return filepath.Join(s.root, "execs", id)
 }
 
-// IsAside says whether an exec is kept beside the volume.
-func (s *Spool) IsAside(id string) bool {
-	_, err := os.Lstat(filepath.Join(s.aside, id))
-	return err == nil
-}
-
 // File is the path of one of an exec's files: "out", "err" or "state".
 func (s *Spool) File(id, name string) string { return filepath.Join(s.Dir(id), name) }
 
@@ -126,6 +121,7 @@ func (s *Spool) Remove(id string) error {
 	if err := os.RemoveAll(s.Dir(id)); err != nil {
 		return fmt.Errorf("collect an exec: %w", err)
 	}
+	s.forgetAside(id)
 	return nil
 }
 
@@ -138,9 +134,13 @@ func (s *Spool) IDs() ([]string, error) {
 			return nil, fmt.Errorf("list the spool: %w", err)
 		}
 		for _, n := range names {
-			if _, err := wire.IDTime(n); err == nil {
-				ids = append(ids, n)
+			if _, err := wire.IDTime(n); err != nil {
+				continue
 			}
+			if dir == s.aside {
+				s.NoteAside(n)
+			}
+			ids = append(ids, n)
 		}
 	}
 	slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) })
@@ -171,13 +171,9 @@ func (s *Spool) Size(id, name string) (uint64, error) {
 // Stored is how many bytes an exec's files take on disk, holes left out.
 func (s *Spool) Stored(id string) uint64 {
 	dir, total := s.Dir(id), uint64(0)
-	names, err := readNames(dir)
-	if err != nil {
-		return 0
-	}
-	for _, n := range names {
+	for _, n := range [...]string{"state", "out", "err", "clock"} {
 		var st unix.Stat_t
-		if unix.Lstat(filepath.Join(dir, n), &st) == nil {
+		if unix.Lstat(dir+"/"+n, &st) == nil {
 			total += uint64(st.Blocks) * 512
 		}
 	}

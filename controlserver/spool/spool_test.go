@@ -145,8 +145,8 @@ func TestStateFoldsItsLinesAndIgnoresATornOne(t *testing.T) {
 	id, l := begun(t, s)
 	steps := []error{
 		l.Started(42, 1000, "epoch"),
-		l.Cause(wirev1.ExitCause_EXIT_CAUSE_WALL_TIMEOUT),
-		l.Cause(wirev1.ExitCause_EXIT_CAUSE_MACHINE_STOPPING),
+		s.AppendCause(id, wirev1.ExitCause_EXIT_CAUSE_WALL_TIMEOUT),
+		s.AppendCause(id, wirev1.ExitCause_EXIT_CAUSE_MACHINE_STOPPING),
 	}
 	if err := errors.Join(steps...); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestStateFoldsItsLinesAndIgnoresATornOne(t *testing.T) {
 	if err != nil || before.PID != 42 || before.Epoch != "epoch" || before.Cause != wirev1.ExitCause_EXIT_CAUSE_WALL_TIMEOUT || before.Ended != nil {
 		t.Fatalf("got %+v, %v", before, err)
 	}
-	if err := l.Ended(want); err != nil {
+	if err := s.AppendEnded(id, want); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(s.File(id, "state"))

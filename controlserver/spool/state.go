@@ -84,7 +84,7 @@ func CauseOf(recorded wirev1.ExitCause, e Ended) wirev1.ExitCause {
 	return recorded
 }
 
-// Log is an exec's state file, open for the one who starts it. Each event is one write of one line: a
+// Log is an exec's state file, open while the exec is started. Each event is one write of one line: a
 // last line without its end is torn, and counts for nothing.
 type Log struct {
 	spool *Spool
@@ -101,7 +101,7 @@ func (s *Spool) Begin(id string, aside bool, record []byte) (*Log, error) {
 	l := &Log{spool: s}
 	err := s.withRoom(func() error {
 		var err error
-		l.file, err = os.OpenFile(s.File(id, "state"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		l.file, err = s.openState(id)
 		return err
 	})
 	if err != nil {
@@ -127,14 +127,14 @@ func (l *Log) Failed(at int64, epoch string, f Failure) error {
 	return l.append(fmt.Sprintf("failed %d %d %s %s", int32(f.Step), at, epoch, strconv.Quote(f.Text)))
 }
 
-// Cause records why the machine is about to end the exec, see StrongerCause.
-func (l *Log) Cause(cause wirev1.ExitCause) error {
-	return l.append(fmt.Sprintf("cause %d", int32(cause)))
+// AppendCause records why the machine is about to end an exec, see StrongerCause.
+func (s *Spool) AppendCause(id string, cause wirev1.ExitCause) error {
+	return s.appendState(id, fmt.Sprintf("cause %d", int32(cause)))
 }
 
-// Ended records how the process ended.
-func (l *Log) Ended(e Ended) error {
-	return l.append(fmt.Sprintf("ended %d %d %d %d %d %d %d %d", e.Code, e.Signal, bit(e.Core), e.At, e.UserUS, e.SystemUS, e.MaxRSS, bit(e.OutOfMemory)))
+// AppendEnded records how a process ended.
+func (s *Spool) AppendEnded(id string, e Ended) error {
+	return s.appendState(id, fmt.Sprintf("ended %d %d %d %d %d %d %d %d", e.Code, e.Signal, bit(e.Core), e.At, e.UserUS, e.SystemUS, e.MaxRSS, bit(e.OutOfMemory)))
 }
 
 func (l *Log) append(line string) error {
@@ -164,9 +164,13 @@ func (s *Spool) AppendForbidden(id, scope string) error {
 // AppendForgotten records that an exec's output may go.
 func (s *Spool) AppendForgotten(id string) error { return s.appendState(id, "forgotten") }
 
+func (s *Spool) openState(id string) (*os.File, error) {
+	return OpenFile(s.File(id, "state"), os.O_CREATE|os.O_APPEND|os.O_WRONLY)
+}
+
 func (s *Spool) appendState(id, line string) error {
 	return s.withRoom(func() error {
-		f, err := os.OpenFile(s.File(id, "state"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		f, err := s.openState(id)
 		if err != nil {
 			return fmt.Errorf("append to state: %w", err)
 		}

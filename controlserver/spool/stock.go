@@ -132,19 +132,17 @@ func (s *Spool) Create(id string, aside bool) error {
 	if _, err := wire.IDTime(id); err != nil {
 		return fmt.Errorf("spool exec: %w", err)
 	}
-	here, there := filepath.Join(s.root, "execs", id), filepath.Join(s.aside, id)
 	if aside {
-		here, there = there, here
+		return wrapped("spool exec", s.createAside(id))
 	}
-	if _, err := os.Lstat(there); err == nil {
+	if s.IsAside(id) {
 		return fmt.Errorf("spool exec: %w", os.ErrExist)
 	}
-	if !aside {
-		if taken, err := s.stock.take(here); taken || err != nil {
-			return wrapped("spool exec", err)
-		}
+	dir := filepath.Join(s.root, "execs", id)
+	if taken, err := s.stock.take(dir); taken || err != nil {
+		return wrapped("spool exec", err)
 	}
-	return wrapped("spool exec", s.withRoom(func() error { return os.Mkdir(here, 0o700) }))
+	return wrapped("spool exec", s.withRoom(func() error { return os.Mkdir(dir, 0o700) }))
 }
 
 func wrapped(doing string, err error) error {
