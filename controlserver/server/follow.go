@@ -174,7 +174,7 @@ func (s *subscriber) piece(ctx context.Context, r *reader, end uint64, all bool)
 	}
 	n := align.Cut(data)
 	if n == 0 {
-		if left := r.wait(); left > 0 && !all && until == end {
+		if left := r.wait(end); left > 0 && !all && until == end {
 			return 0, left, nil
 		}
 		n = len(data)
@@ -198,9 +198,10 @@ func (s *subscriber) gap(r *reader, g *spool.Gap) (uint64, time.Duration, error)
 	return g.To - g.From, 0, nil
 }
 
-// wait is how much longer the bytes at the end of the stream are held.
-func (r *reader) wait() time.Duration {
-	if r.stream.closed.Load() {
+// wait is how much longer the bytes before end are held, which was the end of the stream when it was
+// looked at: a stream that has closed since may have grown before.
+func (r *reader) wait(end uint64) time.Duration {
+	if r.stream.closed.Load() && r.stream.end.Load() == end {
 		return 0
 	}
 	if r.held.IsZero() {
