@@ -11,8 +11,10 @@ import (
 // killTree signals a session's leader, its group and session, and whoever descends from it. A daemon that made its
 // own session and whose parent has ended escapes.
 func killTree(leader int, signal syscall.Signal) error {
+	// Listed before: who loses its parent is no longer told from others.
+	all := below(processes(), leader)
 	err := ignoreGone(syscall.Kill(-leader, signal))
-	for _, pid := range below(processes(), leader) {
+	for _, pid := range all {
 		err = errors.Join(err, ignoreGone(syscall.Kill(pid, signal)))
 	}
 	return err

@@ -158,11 +158,9 @@ func (h Harness) check() error {
 
 // concepts holds the cases of each file.
 var concepts = map[string][]Case{
-	"names":   namesCases,
-	"stat":    statCases,
-	"readdir": readdirCases,
-	"read":    readCases,
-	"write":   writeCases,
-	"mkdir":   mkdirCases,
-	"remove":  removeCases,
+	"names": namesCases, "stat": statCases, "readdir": readdirCases, "read": readCases, "write": writeCases,
+	"mkdir": mkdirCases, "remove": removeCases,
+	"exec": execCases, "follow": followCases, "signals": signalCases, "limits": limitCases, "input": inputCases,
+	"terminal": terminalCases, "describe": describeCases,
+	"once": onceCases, "batches": batchCases, "trees": treeCases, "concurrency": concurrencyCases, "full": fullCases, "denied": deniedCases,
 }

@@ -56,12 +56,12 @@ var readdirCases = []Case{
 			t.errno(err, name, want)
 		}
 	}},
-	{Name: "a directory of 10000 entries is listed whole", run: func(t *trial) {
-		t.sh(`mkdir d && cd d && seq 10000 19999 | sed 's/^/name-/' | xargs touch`)
+	{Name: "a directory of 4000 entries is listed whole", run: func(t *trial) {
+		t.sh(`mkdir d && cd d && seq 1000 4999 | sed 's/^/name-/' | xargs touch`)
 		got := t.list("d")
-		t.same("the number", len(got), 10000)
+		t.same("the number", len(got), 4000)
 		t.same("the order", slices.IsSorted(got), true)
-		t.same("the ends", []string{got[0], got[9999]}, []string{"name-10000", "name-19999"})
+		t.same("the ends", []string{got[0], got[3999]}, []string{"name-1000", "name-4999"})
 	}},
 	{Name: "an entry that vanishes while listing is left out", run: vanishing},
 }

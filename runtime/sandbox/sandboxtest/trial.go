@@ -68,9 +68,15 @@ func (t *trial) is(err, want error) {
 	}
 }
 
-// same compares.
+// same compares. No bytes are no bytes, nil or not.
 func (t *trial) same(what string, got, want any) {
 	t.Helper()
+	if g, is := got.([]byte); is {
+		got = append([]byte{}, g...)
+	}
+	if w, is := want.([]byte); is {
+		want = append([]byte{}, w...)
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("%s: got %s, want %s", what, short(got), short(want))
 	}
@@ -187,6 +193,17 @@ func (t *trial) sh(script string, args ...string) string {
 		t.Fatalf("%q ended with %d (%s): %s", script, r.Code, r.Message, r.Stderr)
 	}
 	return string(r.Stdout)
+}
+
+// afterwards runs a script when the case is over, however it ends.
+func (t *trial) afterwards(script string) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), time.Minute)
+		defer cancel()
+		if _, err := t.box.Exec(ctx, shell(script)); err != nil {
+			t.Errorf("clean up: %v", err)
+		}
+	})
 }
 
 func (t *trial) start(c sandbox.Command) sandbox.Process {
