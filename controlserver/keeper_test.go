@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,31 +74,33 @@ func TestCommandThatEndsWhileThereIsNoServerIsToldRight(t *testing.T) {
 func TestRetryOfAStartAcrossAKillRunsOnce(t *testing.T) {
 	m := machinetest.Start(t, machinetest.Options{})
 	c := m.Client(machinetest.ClientOptions{})
-	stop := make(chan struct{})
-	killed := make(chan int)
-	go func() {
-		kills := 0
-		tick := time.NewTicker(70 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				m.KillServer()
-				kills++
-			case <-stop:
-				killed <- kills
-				return
-			}
+	// Each server may finish one command, and dies some moments later, by turns up to 70 ms: kills by the
+	// clock alone would leave a busy computer no time between two.
+	done := make(chan struct{}, 1)
+	kills := 0
+	var killer sync.WaitGroup
+	stop := sync.OnceFunc(func() { close(done); killer.Wait() })
+	defer stop()
+	killer.Go(func() {
+		for range done {
+			moment := time.NewTimer(time.Duration(kills%15) * 5 * time.Millisecond)
+			<-moment.C
+			m.KillServer()
+			kills++
 		}
-	}()
+	})
 	for i := range 100 {
 		got := run(t, c, shell(`echo "$1" >>count; echo "out $1"; exit $(($1 % 100))`, fmt.Sprint(i)))
 		if got.stdout != fmt.Sprintf("out %d\n", i) || int(got.Exit.GetCode()) != i%100 {
 			t.Fatalf("command %d: %q, %v", i, got.stdout, got.Exit)
 		}
+		select {
+		case done <- struct{}{}:
+		default:
+		}
 	}
-	close(stop)
-	if kills := <-killed; kills < 10 {
+	stop()
+	if kills < 10 {
 		t.Fatalf("only %d kills", kills)
 	}
 	var want strings.Builder

@@ -144,6 +144,33 @@ func TestPeerThatTakesNothingIsCut(t *testing.T) {
 	})
 }
 
+// e2b-dev/E2B#1590: a stream that its client had left lived on in the machine. It ends at once, not when the
+// next beat finds nobody.
+func TestAbandonedStreamEndsAtOnce(t *testing.T) {
+	l := newLab(t)
+	synctest.Test(t, func(t *testing.T) {
+		l.open(t)
+		defer l.close()
+		ctx, leave := context.WithCancel(t.Context())
+		var left sync.WaitGroup
+		left.Go(func() { _, _ = l.client.Run(ctx, l.command(), client.Writers(nil, nil)) })
+		synctest.Wait()
+		if n := l.exec.attached.Load(); n != 1 {
+			t.Fatalf("%d streams are attached", n)
+		}
+		begin := time.Now()
+		leave()
+		left.Wait()
+		synctest.Wait()
+		if n := l.exec.attached.Load(); n != 0 || time.Since(begin) != 0 {
+			t.Fatalf("after %s %d streams are attached", time.Since(begin), n)
+		}
+		if _, err := l.client.Hello(t.Context()); err != nil || len(l.links) != 1 {
+			t.Fatalf("%v, %d connections", err, len(l.links))
+		}
+	})
+}
+
 // lab is a server with one exec and a client, over connections in memory. It is made outside the bubble,
 // because files are.
 type lab struct {
