@@ -84,7 +84,7 @@ func anthropicMessage(m model.Message, open []string, ids map[string]bool) error
 // acceptedByOpenAI holds a request against what Chat Completions refuses. Sources: its reference
 // (platform.openai.com/docs/api-reference/chat/create) and its own errors: "An assistant message with 'tool_calls' must
 // be followed by tool messages responding to each 'tool_call_id'", "messages with role 'tool' must be a response to a
-// preceeding message with 'tool_calls'", "Invalid 'messages[n].tool_calls[m].id': string too long. Expected a string with
+// preceding message with 'tool_calls'", "Invalid 'messages[n].tool_calls[m].id': string too long. Expected a string with
 // maximum length 40", "'name' does not match '^[a-zA-Z0-9_-]+$'", "Invalid value for 'content': expected a string, got null".
 func acceptedByOpenAI(r model.Request) error {
 	open := map[string]bool{}
