@@ -140,13 +140,16 @@ func attachmentOf(a *journalv1.Attachment) Attachment {
 // calls are closed, so that a model accepts the history at any cut, and an answer of which only a part of
 // the batch was taken over never was.
 func (s *State) fork(entry Entry, forked *journalv1.SessionForked) string {
+	parent, err := uuid.Parse(forked.GetParentId())
+	// A fork that was given its own copy of what it inherits has that under its own id.
+	copied := entry.Session == s.Session
 	switch {
-	case forked.GetParentId() != s.Session.String():
+	case err != nil || parent == entry.Session:
+		return "it names no parent"
+	case parent != s.Session && !copied:
 		return "the entries before it are not its parent's"
 	case forked.GetParentSeq() != s.Seq:
 		return "its parent was cut elsewhere"
-	case entry.Session == s.Session:
-		return "a session cannot be its own parent"
 	}
 	s.Request, s.Trouble = nil, nil
 	s.dropTorn()
@@ -156,7 +159,7 @@ func (s *State) fork(entry Entry, forked *journalv1.SessionForked) string {
 	if open := s.Open(); open != nil {
 		open.Outcome, open.Error, open.SettledSeq = journalv1.SettledOutcome_SETTLED_OUTCOME_CANCELLED, "forked", entry.Seq
 	}
-	s.Ancestors = append(s.Ancestors, Cut{Session: s.Session, Seq: s.Seq})
+	s.Ancestors = append(s.Ancestors, Cut{Session: parent, Seq: s.Seq})
 	s.Answered, s.Batch = false, nil
 	return ""
 }

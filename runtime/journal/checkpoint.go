@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// checkpointFormat changes with every change of State's fields or of what the fold puts in them. A test
+// CheckpointFormat changes with every change of State's fields or of what the fold puts in them. A test
 // holds it against the checkpoint of a known session.
-const checkpointFormat = 1
+const CheckpointFormat = 1
 
 // ErrCheckpoint says that a checkpoint is of no use to this build: throw it away and fold the entries.
 var ErrCheckpoint = errors.New("the checkpoint is of another build or broken")
@@ -21,7 +21,7 @@ type checkpoint struct {
 // Checkpoint is the state as bytes. It saves a later owner the fold of what it covers, and nothing is lost
 // when it is thrown away.
 func (s *State) Checkpoint() ([]byte, error) {
-	return json.Marshal(checkpoint{Format: checkpointFormat, State: s})
+	return json.Marshal(checkpoint{Format: CheckpointFormat, State: s})
 }
 
 // Restore reads a checkpoint. Entries after State.Seq can be applied to what it returns. The error wraps
@@ -31,8 +31,8 @@ func Restore(data []byte) (*State, error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
-	if c.Format != checkpointFormat || c.State == nil {
-		return nil, fmt.Errorf("%w: format %d, this build has %d", ErrCheckpoint, c.Format, checkpointFormat)
+	if c.Format != CheckpointFormat || c.State == nil {
+		return nil, fmt.Errorf("%w: format %d, this build has %d", ErrCheckpoint, c.Format, CheckpointFormat)
 	}
 	return c.State, nil
 }

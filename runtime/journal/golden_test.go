@@ -152,7 +152,7 @@ func summary(s *journal.State) string {
 }
 
 // A checkpoint that a build reads must mean the same in it: whoever changes what State holds changes
-// checkpointFormat and this file.
+// CheckpointFormat and this file.
 func TestCheckpointFormatIsNamed(t *testing.T) {
 	for _, name := range []string{"turn", "cards", "deaths", "fork", "erased"} {
 		state, err := journal.Fold(golden(t, "testdata/golden/"+name))
@@ -165,7 +165,7 @@ func TestCheckpointFormatIsNamed(t *testing.T) {
 		}
 		then := file(t, "testdata/checkpoint/"+name+".json", func() []byte { return now })
 		if then != string(now) {
-			t.Errorf("%s: the checkpoint changed; with it must go checkpointFormat, then testdata/checkpoint\nthen %s\nnow  %s", name, then, now)
+			t.Errorf("%s: the checkpoint changed; with it must go CheckpointFormat, then testdata/checkpoint\nthen %s\nnow  %s", name, then, now)
 		}
 		if _, err := journal.Restore([]byte(strings.Replace(then, `"format":1`, `"format":2`, 1))); err == nil {
 			t.Error("a checkpoint of another format is taken")

@@ -145,6 +145,7 @@ func TestImpossibleOrdersAreRefused(t *testing.T) {
 		{"an older owner", "fence 2\n" + begun, "fence 1\nturn_started { attempt: 2 }"},
 		{"another session", begun, "session b\nturn_started { attempt: 2 }"},
 		{"a fork of another", begun, "session b\nsession_forked { parent_id: \"$c\" parent_seq: 3 }"},
+		{"a fork of itself", begun, "session b\nsession_forked { parent_id: \"$b\" parent_seq: 3 }"},
 		{"a fork of another place", begun, "session b\nsession_forked { parent_id: \"$a\" parent_seq: 2 }"},
 	}
 	for _, c := range cases {
@@ -216,6 +217,16 @@ func TestForkInheritsNothingUnderWay(t *testing.T) {
 				t.Errorf("cut at %d: call %s is %s", cut, id, call.State)
 			}
 		}
+	}
+}
+
+// A fork so deep that it was given a copy of its history has the parent's entries under its own id.
+func TestCopiedForkIsTheFork(t *testing.T) {
+	const forked = "\nfence 0\nsubmission -\nsession_forked { parent_id: \"$a\" parent_seq: 10 }\n"
+	want := fold(t, carded[:strings.Index(carded, "approval_requested")]+"session b"+forked)
+	got := fold(t, "session b\n"+carded[:strings.Index(carded, "approval_requested")]+forked)
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
 	}
 }
 
