@@ -230,6 +230,8 @@ func TestEndlessOutputThatNobodyTakesIsBounded(t *testing.T) {
 	const most = 8 << 20
 	spec.StdoutCapBytes = most
 	sink := &blockingSink{hold: make(chan struct{}), reached: make(chan struct{})}
+	release := sync.OnceFunc(func() { close(sink.hold) })
+	defer release()
 	exec := beginSink(t, m.Client(machinetest.ClientOptions{}), spec, sink)
 	<-sink.reached
 	eventually(t, "output far beyond the cap", func() bool { return listed(t, c, exec.id).GetStdoutEnd() > 20*most })
@@ -247,7 +249,7 @@ func TestEndlessOutputThatNobodyTakesIsBounded(t *testing.T) {
 	if used.Blocks*512 > most+4<<20 {
 		t.Fatalf("%d KiB are stored", used.Blocks/2)
 	}
-	close(sink.hold)
+	release()
 	if got := exec.wait(t); got.Exit.GetSignal() != 9 || len(got.Gaps) == 0 || got.Offsets.GetStdout() != got.Exit.GetStdoutEnd() {
 		t.Fatalf("got %v, %d gaps, %v", got.Exit, len(got.Gaps), got.Offsets)
 	}
