@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -26,4 +27,18 @@ func IDTime(id string) (time.Time, error) {
 	}
 	ms := int64(u[0])<<40 | int64(u[1])<<32 | int64(u[2])<<24 | int64(u[3])<<16 | int64(u[4])<<8 | int64(u[5])
 	return time.UnixMilli(ms), nil
+}
+
+// DeriveID makes the id of a further exec that one intent needs: the same for the same id and label, whoever computes it, so that
+// who repeats the intent repeats its execs. It has the time of the id it comes from, and so its age; the rest is hashed.
+func DeriveID(id, label string) (string, error) {
+	if _, err := IDTime(id); err != nil {
+		return "", err
+	}
+	u := uuid.MustParse(id)
+	sum := sha256.Sum256([]byte("flyfleet id 1\x00" + id + "\x00" + label))
+	copy(u[6:], sum[:])
+	u[6] = u[6]&0x0f | 0x70
+	u[8] = u[8]&0x3f | 0x80
+	return u.String(), nil
 }

@@ -53,6 +53,15 @@ func (c *Client) Forbid(ctx context.Context, id string) (wirev1.ExecState, error
 	return answer.GetState(), err
 }
 
+// WriteStdin sends bytes of an exec's stdin from an offset on; eof ends it. It returns how far the machine has accepted bytes, which may
+// be less than was sent while the exec reads slowly, and whether it takes no more. Repeating a call is harmless.
+func (c *Client) WriteStdin(ctx context.Context, id string, offset uint64, data []byte, eof bool) (accepted uint64, closed bool, err error) {
+	answer, err := call(ctx, c, "write stdin of exec "+id, c.rpc.WriteStdin, &wirev1.WriteStdinRequest{
+		ExecId: id, Scope: c.options.Scope, Fence: c.options.Fence, Offset: offset, Data: data, Eof: eof,
+	})
+	return answer.GetAcceptedTo(), answer.GetClosed(), err
+}
+
 // List returns the execs of the client's scope, newest first, all pages of them.
 func (c *Client) List(ctx context.Context, runningOnly bool) ([]*wirev1.ExecInfo, error) {
 	var all []*wirev1.ExecInfo

@@ -129,16 +129,13 @@ func (f *feeder) accepted(ctx context.Context) (uint64, error) { return f.write(
 // and when the exec or its stdin is no longer there.
 func (f *feeder) write(ctx context.Context, offset uint64, data []byte, eof bool) (accepted uint64, err error) {
 	for pause := firstBackoff; ; pause = min(pause*2, mostBackoff) {
-		answer, err := call(ctx, f.client, "write stdin of exec "+f.id, f.client.rpc.WriteStdin, &wirev1.WriteStdinRequest{
-			ExecId: f.id, Scope: f.client.options.Scope, Fence: f.client.options.Fence,
-			Offset: offset, Data: data, Eof: eof,
-		})
+		accepted, closed, err := f.client.WriteStdin(ctx, f.id, offset, data, eof)
 		switch {
-		case err == nil && answer.GetClosed() && (!eof || answer.GetAcceptedTo() < offset+uint64(len(data))):
+		case err == nil && closed && (!eof || accepted < offset+uint64(len(data))):
 			return 0, errUnwanted
 		case err == nil:
 			f.renew = false
-			return answer.GetAcceptedTo(), nil
+			return accepted, nil
 		case ctx.Err() != nil:
 			return 0, errUnwanted
 		case hole(err) && offset > 0:
