@@ -1,0 +1,30 @@
+# DIR LENGTH SCRIPT END: on standard input LENGTH bytes of what SCRIPT is to vet, then a tar archive. It is unpacked when nothing was
+# said against any of it, and the answer then ends with the record x, with how tar ended and when it began. END tells the last of a
+# tree's parts from the others.
+n=$1
+made=''
+if [ ! -d "$n" ]; then
+  if [ -e "$n" ] || [ -L "$n" ]; then
+    why "$n"
+    fail "${e:-ENOTDIR}"
+  fi
+  mkdirs "$n" || fail "$e"
+  made=yes
+fi
+[ -x "$n" ] && cd -P -- "$n" 2>/dev/null || fail EACCES
+command -v tar dd xargs >/dev/null || exit 127
+echo ok
+[ -z "$made" ] || printf 'd .//\n'
+if [ "$2" != 0 ]; then
+  dd bs="$2" count=1 iflag=fullblock 2>/dev/null | xargs -0 -r sh -c "$3" flyfleet .
+  case $? in
+    0) ;;
+    123) exit 0 ;;
+    *) exit 9 ;;
+  esac
+fi
+start=$(date +%s)
+tar -xpof - 2>/dev/null
+rc=$?
+[ "$rc" -lt 126 ] || exit 127
+printf 'x %s %s//\n' "$rc" "$start"
