@@ -86,27 +86,36 @@ func Run(t *testing.T, h Harness) {
 	if err := h.check(); err != nil {
 		t.Fatal(err)
 	}
-	ran, not := 0, 0
-	all := Cases()
-	for len(all) > 0 {
-		n := slices.IndexFunc(all, func(c Case) bool { return c.Concept != all[0].Concept })
+	run, not := h.plan()
+	for _, c := range not {
+		t.Logf("not run: %s: %s", c, h.Absent[c.Needs])
+	}
+	for len(run) > 0 {
+		n := slices.IndexFunc(run, func(c Case) bool { return c.Concept != run[0].Concept })
 		if n < 0 {
-			n = len(all)
+			n = len(run)
 		}
-		t.Run(all[0].Concept, func(t *testing.T) {
-			for _, c := range all[:n] {
-				if reason := h.missing(c.Needs); reason != "" {
-					not++
-					t.Logf("not run: %s: %s", c, reason)
-					continue
-				}
-				ran++
+		of := run[:n]
+		t.Run(of[0].Concept, func(t *testing.T) {
+			for _, c := range of {
 				t.Run(c.Name, func(t *testing.T) { h.RunCase(t, c) })
 			}
 		})
-		all = all[n:]
+		run = run[n:]
 	}
-	t.Logf("%s: %d cases, %d not run", h.Name, ran, not)
+	t.Logf("%s: %d cases, of which %d were not run", h.Name, len(Cases()), len(not))
+}
+
+// plan parts the cases into those that can be run and those whose fixture is absent.
+func (h Harness) plan() (run, not []Case) {
+	for _, c := range Cases() {
+		if c.Needs == "" || h.has(c.Needs) {
+			run = append(run, c)
+		} else {
+			not = append(not, c)
+		}
+	}
+	return run, not
 }
 
 // RunCase runs one case on a test, or on what records like one.
@@ -123,13 +132,6 @@ func (h Harness) RunCase(t testing.TB, c Case) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("the case took more than %v", patience))
 	defer cancel()
 	c.run(&trial{TB: t, harness: h, box: open(t), ctx: ctx})
-}
-
-func (h Harness) missing(f Fixture) string {
-	if f == "" || h.has(f) {
-		return ""
-	}
-	return h.Absent[f]
 }
 
 func (h Harness) has(f Fixture) bool {
