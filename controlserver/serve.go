@@ -92,7 +92,7 @@ func ServeCalls(ctx context.Context, c Config, log *slog.Logger) error {
 	}
 	defer parts.close()
 	failed := make(chan error, 1)
-	go func() { failed <- parts.http.Serve(parts.port) }()
+	go func() { failed <- parts.http.Serve(server.Cork(parts.port)) }()
 	if err := parts.keeper.Serving(); err != nil {
 		return err
 	}
