@@ -41,7 +41,7 @@ const (
 	kindServing // the server answers callers
 	kindStarted // answer to kindStart
 	kindHit     // answer to kindSignal
-	kindDone    // answer to the rest; text is the error, empty for none
+	kindDone    // answer to the rest but kindRelease, which has none; text is the error, empty for none
 	kindEnded   // a process was reaped
 	kindLive    // an exec that lived when this server was born
 	kindEpoch   // after the last kindLive: text is the epoch, signal the TreeKill

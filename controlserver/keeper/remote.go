@@ -161,8 +161,10 @@ func (r *Remote) Signal(s Shot) (Hit, error) {
 // CloseStdin asks the keeper to give its copies of a stdin up.
 func (r *Remote) CloseStdin(id string) error { return r.tell(&message{kind: kindCloseStdin, id: id}) }
 
-// Release asks the keeper to give an exec up.
-func (r *Remote) Release(id string) error { return r.tell(&message{kind: kindRelease, id: id}) }
+// Release has the keeper give an exec up. There is nothing to answer: what is asked later is done later.
+func (r *Remote) Release(id string) error {
+	return r.link.write(&message{kind: kindRelease, id: id}, nil)
+}
 
 // Sweep asks for a signal to every process that is left.
 func (r *Remote) Sweep(signal int) error {

@@ -64,7 +64,7 @@ func (s *session) answer(m *message) error {
 		h, err := s.core.Signal(*m.shot)
 		return s.link.write(&message{kind: kindHit, seq: m.seq, hit: &h, text: text(err)}, nil)
 	case kindRelease:
-		return s.done(m, s.core.Release(m.id))
+		return s.core.Release(m.id)
 	case kindCloseStdin:
 		return s.done(m, s.core.CloseStdin(m.id))
 	case kindSweep:
