@@ -222,7 +222,7 @@ func TestForkInheritsNothingUnderWay(t *testing.T) {
 
 // A fork so deep that it was given a copy of its history has the parent's entries under its own id.
 func TestCopiedForkIsTheFork(t *testing.T) {
-	const forked = "\nfence 0\nsubmission -\nsession_forked { parent_id: \"$a\" parent_seq: 10 }\n"
+	const forked = "\nfence 0\nsubmission -\nsession_forked { parent_id: \"$a\" parent_seq: 9 }\n"
 	want := fold(t, carded[:strings.Index(carded, "approval_requested")]+"session b"+forked)
 	got := fold(t, "session b\n"+carded[:strings.Index(carded, "approval_requested")]+forked)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
