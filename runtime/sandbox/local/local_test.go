@@ -2,6 +2,8 @@ package local_test
 
 import (
 	"os"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
@@ -12,7 +14,26 @@ import (
 
 func TestMain(m *testing.M) { confine.Main(m) }
 
-func TestLocalKeepsTheContract(t *testing.T) {
+func TestLocalKeepsTheContract(t *testing.T) { sandboxtest.Run(t, harness()) }
+
+// The umask is the process's: these run alone.
+func TestModesAreAsAskedUnderATightUmask(t *testing.T) {
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	h := harness()
+	ran := 0
+	for _, c := range sandboxtest.Cases() {
+		if strings.Contains(c.Name, "whatever the umask") || strings.Contains(c.Name, "parents are made") {
+			ran++
+			t.Run(c.String(), func(t *testing.T) { h.RunCase(t, c) })
+		}
+	}
+	if ran < 4 {
+		t.Errorf("only %d cases name the umask", ran)
+	}
+}
+
+func harness() sandboxtest.Harness {
 	h := sandboxtest.Harness{
 		Name: "local",
 		Open: func(t testing.TB) sandbox.Sandbox { return openAt(t, t.TempDir()) },
@@ -37,7 +58,7 @@ func TestLocalKeepsTheContract(t *testing.T) {
 	} else {
 		h.Absent[sandboxtest.Full] = reason
 	}
-	sandboxtest.Run(t, h)
+	return h
 }
 
 func openAt(t testing.TB, dir string) *local.Sandbox {

@@ -27,9 +27,9 @@ func (s *Sandbox) WriteTree(ctx context.Context, name string, r io.Reader, o san
 		mine = true
 		err := s.writeTree(ctx, name, io.TeeReader(r, h), o)
 		h.Sum(sum[:0])
-		return unpacked{sum}, err
+		return unpacked{sum: sum, known: true}, err
 	})
-	if mine || s.once == "" || errors.Is(err, sandbox.ErrConflict) {
+	if mine || !first.known {
 		return err
 	}
 	// The same call is one with the same stream.
@@ -45,7 +45,10 @@ func (s *Sandbox) WriteTree(ctx context.Context, name string, r io.Reader, o san
 }
 
 // unpacked is what is remembered of an archive.
-type unpacked struct{ sum [sha256.Size]byte }
+type unpacked struct {
+	sum   [sha256.Size]byte
+	known bool
+}
 
 // treeWriter makes one archive's entries. All paths are walked from root, which no link leads out of.
 type treeWriter struct {

@@ -225,6 +225,18 @@ var onceVerbs = []onceVerb{
 			return box.WriteTree(t.ctx, "e", bytes.NewReader(archive(t, file("f", "first"))), sandbox.TreeOptions{})
 		},
 	},
+	{
+		name:   "a WriteTree that fails in part",
+		before: nothing,
+		do: func(t *trial, box sandbox.Sandbox) string {
+			b := archive(t, file("f", "first"), file("../evil", "x"))
+			err := box.WriteTree(t.ctx, "d", bytes.NewReader(b), sandbox.TreeOptions{})
+			treeErrors(t, err)
+			return answer(nil, err)
+		},
+		others: func(t *trial) { t.put("d/f", "another's") },
+		stays:  func(t *trial) { t.holds("d/f", "another's") },
+	},
 }
 
 var onceCases = slices.Concat(onceVerbCases(), []Case{
