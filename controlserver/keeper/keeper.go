@@ -9,7 +9,7 @@
 //
 // The start of an exec is one transaction:
 //
-//	mkdir execs/<id>      the point of no return: from here on the id can never start again
+//	execs/<id>            made, or renamed from stock: the point of no return: from here on the id can never start again
 //	append "spec"         what was asked
 //	fork
 //	append "started"      or "failed", when no process could be made
