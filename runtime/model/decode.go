@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model/internal/rawjson"
 )
 
 // Decode reads the neutral fields of a kept block, so that it can be shown, run, and sent to another
@@ -62,8 +64,8 @@ func decodeChat(raw []byte, b *Block) error {
 		Reasoning        *string `json:"reasoning"`
 		ID               string  `json:"id"`
 		Function         *struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
+			Name      string          `json:"name"`
+			Arguments json.RawMessage `json:"arguments"`
 		} `json:"function"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -72,7 +74,15 @@ func decodeChat(raw []byte, b *Block) error {
 	switch {
 	case in.Function != nil:
 		b.Kind, b.CallID, b.Tool = KindToolCall, in.ID, in.Function.Name
-		b.Args = Arguments([]byte(in.Function.Arguments))
+		body, err := rawjson.AppendBody(nil, in.Function.Arguments)
+		if err != nil {
+			return fmt.Errorf("arguments: %w", err)
+		}
+		text, err := rawjson.Inner(body)
+		if err != nil {
+			return fmt.Errorf("arguments: %w", err)
+		}
+		b.Args = Arguments(text)
 	case in.Content != nil:
 		b.Kind, b.Text = KindText, *in.Content
 	case in.Refusal != nil:

@@ -27,6 +27,9 @@ func TestDecodeReadsEveryFormat(t *testing.T) {
 		{"openai", `{"id":"c1","type":"function","function":{"name":"exec","arguments":"{\"a\":\"\\ud800\\u0000\"}"}}`, Block{
 			Kind: KindToolCall, CallID: "c1", Tool: "exec", Args: json.RawMessage(`{"a":"\ud800\u0000"}`),
 		}},
+		{"openai", `{"id":"c1","function":{"name":"exec","arguments":"{\"a\":\"\ud800\ud83d\ude00\"}"}}`, Block{
+			Kind: KindToolCall, CallID: "c1", Tool: "exec", Args: json.RawMessage(`{"a":"\ud800😀"}`),
+		}},
 		{"scripted", `{"type":"text","text":"x"}`, Block{Kind: KindText, Text: "x"}},
 		{"of another build", `{"type":"text","text":"x"}`, Block{Kind: KindOther}},
 	} {

@@ -71,6 +71,11 @@ func TestBlocksOfEveryTypeKeepTheirBytes(t *testing.T) {
 			`{"type":"text","text":"","citations":[{"n":1}]}`, model.KindText,
 		},
 		{
+			`{"type":"tool_use","id":"toolu_1","name":"x","input":{}}`,
+			[]string{`{"type":"input_json_delta","partial_json":"{\"a\":\"\ud83d"}`, `{"type":"input_json_delta","partial_json":"\ude00\ud800\"}"}`},
+			`{"type":"tool_use","id":"toolu_1","name":"x","input":{"a":"😀\ud800"}}`, model.KindToolCall,
+		},
+		{
 			`{"type":"tool_use","id":"toolu_1","name":"x","input":{"already":true}}`, nil,
 			`{"type":"tool_use","id":"toolu_1","name":"x","input":{"already":true}}`, model.KindToolCall,
 		},

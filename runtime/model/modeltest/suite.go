@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -463,22 +464,26 @@ func callersEnd(t *testing.T, d Dialect) {
 }
 
 func environment(t *testing.T, d Dialect) {
-	for _, name := range []string{"ANTHROPIC", "OPENAI"} {
-		t.Setenv(name+"_API_KEY", "sk-from-the-environment")
-		t.Setenv(name+"_AUTH_TOKEN", "sk-from-the-environment")
-		t.Setenv(name+"_BASE_URL", "http://127.0.0.1:1")
-		t.Setenv(name+"_ORG_ID", "org-of-the-environment")
-		t.Setenv(name+"_CUSTOM_HEADERS", "X-From: environment")
-	}
-	s := NewServer(t, d, func(w http.ResponseWriter, r *http.Request) {
-		for name, values := range r.Header {
-			if strings.Contains(strings.Join(values, " "), "environment") {
-				t.Errorf("header %s is of the environment", name)
+	// One at a time: an SDK that finds one of them looks no further.
+	for _, name := range []string{"API_KEY", "AUTH_TOKEN", "BASE_URL", "ORG_ID", "CUSTOM_HEADERS"} {
+		t.Run(name, func(t *testing.T) {
+			for _, sdk := range []string{"ANTHROPIC_", "OPENAI_"} {
+				t.Setenv(sdk+name, map[string]string{"BASE_URL": "http://127.0.0.1:1", "CUSTOM_HEADERS": "X-From: environment"}[name])
+				if os.Getenv(sdk+name) == "" {
+					t.Setenv(sdk+name, "sk-of-the-environment")
+				}
 			}
-		}
-		Stream(d.Events(Spoken{Text: []string{"ok"}}), nil)(w, r)
-	})
-	ask(t, d.client(t, s, model.Limits{}), hello())
+			s := NewServer(t, d, func(w http.ResponseWriter, r *http.Request) {
+				for name, values := range r.Header {
+					if strings.Contains(strings.Join(values, " "), "environment") {
+						t.Errorf("header %s is of the environment", name)
+					}
+				}
+				Stream(d.Events(Spoken{Text: []string{"ok"}}), nil)(w, r)
+			})
+			ask(t, d.client(t, s, model.Limits{}), hello())
+		})
+	}
 }
 
 func options(t *testing.T, d Dialect) {
