@@ -69,8 +69,9 @@ type Pump struct {
 const MostPiped = 1 << 20
 
 const (
-	// onePass is the most one splice moves.
-	onePass = MostPiped
+	// onePass is the most one splice moves. While it does, the writer waits for the pipe; and pages that
+	// come free by the hundred are cold when they are used again.
+	onePass = 256 << 10
 	// roomEvery is how many bytes go by between two looks for room, retryAfter how much time while
 	// there is none.
 	roomEvery  = 4 << 20
