@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -75,11 +76,23 @@ func TestFourHundredCommandsRunAtOnceOnOneConnection(t *testing.T) {
 	dialer := &countingDialer{}
 	c := m.Client(machinetest.ClientOptions{Dial: dialer.dial})
 	const n = 400
+	// They wait without a clock, which 400 of them would keep busy: each for a line of one pipe.
+	run(t, c, shell("mkfifo go"))
+	lines, err := os.OpenFile(filepath.Join(m.Data, "workspace", "go"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lines.Close()
 	all := make([]*begun, n)
 	for i := range all {
-		all[i] = begin(t, c, shell(`while [ ! -e go ]; do sleep 0.2; done; echo "$1"`, strconv.Itoa(i)))
+		all[i] = begin(t, c, shell(`read _ <go; echo "$1"`, strconv.Itoa(i)))
 	}
-	run(t, c, shell("touch go"))
+	if answer, err := c.List(limited(t), true); err != nil || len(answer) != n {
+		t.Fatalf("%d commands run, %v", len(answer), err)
+	}
+	if _, err := lines.WriteString(strings.Repeat("\n", n)); err != nil {
+		t.Fatal(err)
+	}
 	for i, b := range all {
 		if got := b.wait(t); got.stdout != strconv.Itoa(i)+"\n" {
 			t.Fatalf("command %d printed %q, %q, %v", i, got.stdout, got.stderr, got.Result)

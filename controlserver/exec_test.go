@@ -61,8 +61,9 @@ func shell(script string, args ...string) *wirev1.ExecSpec {
 	return &wirev1.ExecSpec{Argv: argv}
 }
 
+// limited is a context for what takes moments; two minutes are for machines under load.
 func limited(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
