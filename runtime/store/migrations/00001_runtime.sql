@@ -106,6 +106,49 @@ CREATE TABLE journal (
 ) PARTITION BY RANGE (session_id);
 CREATE TABLE journal_rest PARTITION OF journal DEFAULT;
 
+-- A partition holds the sessions that were made in one month. It is filled in before it is attached, so that appends go
+-- on meanwhile.
+-- +goose StatementBegin
+CREATE FUNCTION journal_month(at timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  month timestamptz := date_trunc('month', at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
+  part  text := 'journal_' || to_char(month AT TIME ZONE 'UTC', 'YYYYMM');
+  low   text := lpad(to_hex((extract(epoch FROM month) * 1000)::bigint), 12, '0');
+  high  text := lpad(to_hex((extract(epoch FROM (month AT TIME ZONE 'UTC' + interval '1 month') AT TIME ZONE 'UTC') * 1000)::bigint), 12, '0');
+BEGIN
+  IF to_regclass(part) IS NOT NULL THEN
+    RETURN;
+  END IF;
+  EXECUTE format('CREATE TABLE %I (LIKE journal INCLUDING DEFAULTS)', part);
+  EXECUTE format('ALTER TABLE journal ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', part,
+    (low || repeat('0', 20))::uuid, (high || repeat('0', 20))::uuid);
+END $$;
+
+-- Months before the given time in which nothing is left go.
+CREATE FUNCTION journal_drop_empty(before timestamptz) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+  part text;
+  kept boolean;
+  gone integer := 0;
+BEGIN
+  FOR part IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'journal'::regclass AND c.relname ~ '^journal_[0-9]{6}$'
+      AND c.relname < 'journal_' || to_char(before AT TIME ZONE 'UTC', 'YYYYMM') LOOP
+    EXECUTE format('SELECT EXISTS (SELECT 1 FROM %I)', part) INTO kept;
+    IF NOT kept THEN
+      EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', part);
+      EXECUTE format('SELECT EXISTS (SELECT 1 FROM %I)', part) INTO kept;
+    END IF;
+    IF NOT kept THEN
+      EXECUTE format('DROP TABLE %I', part);
+      gone := gone + 1;
+    END IF;
+  END LOOP;
+  RETURN gone;
+END $$;
+-- +goose StatementEnd
+SELECT journal_month(now()), journal_month(now() + interval '1 month');
+
 -- state: 1 intended, 2 parked, 3 started, 4 settled.
 CREATE TABLE effects (
   session_id    uuid NOT NULL REFERENCES sessions,
@@ -151,6 +194,7 @@ CREATE INDEX approvals_due ON approvals (expires_at) WHERE state = 1;
 CREATE INDEX approvals_pending ON approvals (tenant_id, requested_at) WHERE state = 1;
 CREATE INDEX approvals_news ON approvals (session_id) WHERE state <> 1 AND delivered_seq IS NULL;
 
+-- state: 1 usable, 2 retired.
 CREATE TABLE machines (
   id        text PRIMARY KEY,
   app       text NOT NULL,
@@ -160,7 +204,9 @@ CREATE TABLE machines (
   epoch     text NOT NULL DEFAULT '',
   image     text NOT NULL DEFAULT '',
   state     smallint NOT NULL DEFAULT 1,
-  seen_at   timestamptz NOT NULL DEFAULT clock_timestamp()
+  seen_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+  -- When it last lost a slot or was first seen.
+  idle_at   timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX machines_tenant ON machines (tenant_id) WHERE tenant_id IS NOT NULL;
 CREATE INDEX machines_pool ON machines (pool, id) WHERE tenant_id IS NULL;

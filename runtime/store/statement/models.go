@@ -47,6 +47,19 @@ type Exec struct {
 	EndedAt   *time.Time
 }
 
+type Machine struct {
+	ID       string
+	App      string
+	TenantID *string
+	Pool     string
+	Address  string
+	Epoch    string
+	Image    string
+	State    int16
+	SeenAt   time.Time
+	IdleAt   time.Time
+}
+
 type Session struct {
 	ID          uuid.UUID
 	TenantID    string

@@ -28,6 +28,69 @@ func (q *Queries) CloseSession(ctx context.Context, arg CloseSessionParams) (int
 	return result.RowsAffected(), nil
 }
 
+const CopyEntries = `-- name: CopyEntries :exec
+INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, at, body, blob_sha)
+SELECT $1::uuid, j.seq, j.fence, j.kind, j.submission_id, j.call_id, j.at, j.body, j.blob_sha
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bigint[]) AS after, unnest($4::bigint[]) AS upto) r
+JOIN journal j ON j.session_id = r.id AND j.seq > r.after AND j.seq <= r.upto
+`
+
+type CopyEntriesParams struct {
+	IntoSession uuid.UUID
+	Sessions    []uuid.UUID
+	Afters      []int64
+	Uptos       []int64
+}
+
+// What a fork reads of its ancestors becomes its own.
+func (q *Queries) CopyEntries(ctx context.Context, arg CopyEntriesParams) error {
+	_, err := q.db.Exec(ctx, CopyEntries,
+		arg.IntoSession,
+		arg.Sessions,
+		arg.Afters,
+		arg.Uptos,
+	)
+	return err
+}
+
+const FlattenSession = `-- name: FlattenSession :exec
+UPDATE sessions SET lineage = '{}', lineage_upto = '{}', copied_from = copied_from || lineage, indexed_seq = 0, index_due = true WHERE id = $1
+`
+
+func (q *Queries) FlattenSession(ctx context.Context, id uuid.UUID) error {
+	_, err := q.db.Exec(ctx, FlattenSession, id)
+	return err
+}
+
+const Forks = `-- name: Forks :many
+SELECT id, tenant_id FROM sessions WHERE lineage @> ARRAY[$1::uuid] ORDER BY id
+`
+
+type ForksRow struct {
+	ID       uuid.UUID
+	TenantID string
+}
+
+func (q *Queries) Forks(ctx context.Context, id uuid.UUID) ([]ForksRow, error) {
+	rows, err := q.db.Query(ctx, Forks, id)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ForksRow
+	for rows.Next() {
+		var i ForksRow
+		if err := rows.Scan(&i.ID, &i.TenantID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const GetSession = `-- name: GetSession :one
 SELECT id, tenant_id, agent, state, owner, fence, wake_at, parked_at, parent_id, base_seq, lineage, lineage_upto, copied_from, indexed_seq, index_due, created_at, touched_at FROM sessions WHERE id = $1 AND tenant_id = $2
 `
@@ -90,6 +153,31 @@ func (q *Queries) InsertFirstEntry(ctx context.Context, arg InsertFirstEntryPara
 		arg.Seq,
 		arg.Kind,
 		arg.Body,
+	)
+	return err
+}
+
+const InsertFlatSession = `-- name: InsertFlatSession :exec
+INSERT INTO sessions (id, tenant_id, agent, parent_id, base_seq, copied_from) VALUES ($1, $2, $3, $4, $5, $6::uuid[])
+`
+
+type InsertFlatSessionParams struct {
+	ID         uuid.UUID
+	TenantID   string
+	Agent      string
+	ParentID   *uuid.UUID
+	BaseSeq    int64
+	CopiedFrom []uuid.UUID
+}
+
+func (q *Queries) InsertFlatSession(ctx context.Context, arg InsertFlatSessionParams) error {
+	_, err := q.db.Exec(ctx, InsertFlatSession,
+		arg.ID,
+		arg.TenantID,
+		arg.Agent,
+		arg.ParentID,
+		arg.BaseSeq,
+		arg.CopiedFrom,
 	)
 	return err
 }
@@ -182,6 +270,57 @@ type LockSessionParams struct {
 // Every transaction that changes a session's row or rows under it locks the row first, so no two can wait in a circle.
 func (q *Queries) LockSession(ctx context.Context, arg LockSessionParams) (Session, error) {
 	row := q.db.QueryRow(ctx, LockSession, arg.ID, arg.TenantID)
+	var i Session
+	err := row.Scan(
+		&i.ID,
+		&i.TenantID,
+		&i.Agent,
+		&i.State,
+		&i.Owner,
+		&i.Fence,
+		&i.WakeAt,
+		&i.ParkedAt,
+		&i.ParentID,
+		&i.BaseSeq,
+		&i.Lineage,
+		&i.LineageUpto,
+		&i.CopiedFrom,
+		&i.IndexedSeq,
+		&i.IndexDue,
+		&i.CreatedAt,
+		&i.TouchedAt,
+	)
+	return i, err
+}
+
+const ReferCopied = `-- name: ReferCopied :exec
+INSERT INTO blob_refs (tenant_id, sha, session_id)
+SELECT DISTINCT $1::text, j.blob_sha, j.session_id FROM journal j WHERE j.session_id = $2 AND j.blob_sha IS NOT NULL
+ON CONFLICT DO NOTHING
+`
+
+type ReferCopiedParams struct {
+	TenantID  string
+	SessionID uuid.UUID
+}
+
+func (q *Queries) ReferCopied(ctx context.Context, arg ReferCopiedParams) error {
+	_, err := q.db.Exec(ctx, ReferCopied, arg.TenantID, arg.SessionID)
+	return err
+}
+
+const ShareSession = `-- name: ShareSession :one
+SELECT id, tenant_id, agent, state, owner, fence, wake_at, parked_at, parent_id, base_seq, lineage, lineage_upto, copied_from, indexed_seq, index_due, created_at, touched_at FROM sessions WHERE id = $1 AND tenant_id = $2 FOR SHARE
+`
+
+type ShareSessionParams struct {
+	ID       uuid.UUID
+	TenantID string
+}
+
+// Keeps a session from being deleted or flattened while something is made of its history.
+func (q *Queries) ShareSession(ctx context.Context, arg ShareSessionParams) (Session, error) {
+	row := q.db.QueryRow(ctx, ShareSession, arg.ID, arg.TenantID)
 	var i Session
 	err := row.Scan(
 		&i.ID,

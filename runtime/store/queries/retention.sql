@@ -1,0 +1,100 @@
+-- name: OldSessions :many
+SELECT id FROM sessions WHERE tenant_id = @tenant_id AND state IN (1, 5)
+  AND touched_at < clock_timestamp() - make_interval(secs => @age_s::float8) ORDER BY touched_at LIMIT @most;
+
+-- name: LockOldSession :one
+SELECT id FROM sessions WHERE id = @id AND tenant_id = @tenant_id AND state IN (1, 5)
+  AND touched_at < clock_timestamp() - make_interval(secs => @age_s::float8) FOR UPDATE;
+
+-- name: DeleteOutputOf :exec
+DELETE FROM exec_output WHERE exec_id IN (SELECT id FROM execs WHERE session_id = @session_id);
+
+-- name: DeleteExecs :exec
+DELETE FROM execs WHERE session_id = @session_id;
+
+-- name: DeleteApprovals :exec
+DELETE FROM approvals WHERE session_id = @session_id;
+
+-- name: DeleteEffects :exec
+DELETE FROM effects WHERE session_id = @session_id;
+
+-- name: DeleteSubmissions :exec
+DELETE FROM submissions WHERE session_id = @session_id;
+
+-- name: DeleteWords :exec
+DELETE FROM journal_fts WHERE session_id = @session_id;
+
+-- name: DeleteBlobRefs :exec
+DELETE FROM blob_refs WHERE session_id = @session_id;
+
+-- name: DeleteCheckpoint :exec
+DELETE FROM fold_checkpoints WHERE session_id = @session_id;
+
+-- name: DeleteEntries :exec
+DELETE FROM journal WHERE session_id = @session_id;
+
+-- name: FreeSlots :exec
+WITH freed AS (
+  UPDATE machine_slots SET session_id = NULL, fence = NULL, claimed_at = NULL WHERE session_id = @session_id RETURNING machine_id
+)
+UPDATE machines SET idle_at = clock_timestamp() WHERE id IN (SELECT f.machine_id FROM freed f);
+
+-- name: DeleteSession :exec
+DELETE FROM sessions WHERE id = @session_id;
+
+-- name: DropOldOutput :execrows
+-- Of commands that ended long ago; what the model saw of them is in the journal.
+DELETE FROM exec_output WHERE exec_id IN (
+  SELECT x.id FROM execs x WHERE x.state <> 1 AND x.ended_at < clock_timestamp() - make_interval(secs => @age_s::float8)
+    AND EXISTS (SELECT 1 FROM exec_output o WHERE o.exec_id = x.id)
+  ORDER BY x.ended_at LIMIT @most);
+
+-- name: CollectBlobs :execrows
+-- A blob without a reference is left for a day: an input that will name it may be on its way.
+DELETE FROM blobs b WHERE (b.tenant_id, b.sha) IN (
+  SELECT o.tenant_id, o.sha FROM blobs o WHERE o.touched_at < clock_timestamp() - make_interval(secs => @age_s::float8)
+    AND NOT EXISTS (SELECT 1 FROM blob_refs r WHERE r.tenant_id = o.tenant_id AND r.sha = o.sha)
+  ORDER BY o.touched_at LIMIT @most)
+  AND b.touched_at < clock_timestamp() - make_interval(secs => @age_s::float8)
+  AND NOT EXISTS (SELECT 1 FROM blob_refs r WHERE r.tenant_id = b.tenant_id AND r.sha = b.sha);
+
+-- name: MakeMonths :exec
+SELECT journal_month(now()), journal_month(now() + interval '1 month');
+
+-- name: DropEmptyMonths :one
+SELECT journal_drop_empty(now() - interval '1 month')::integer;
+
+-- name: EntryForErasure :one
+SELECT kind, body, coalesce(blob_sha, '')::bytea AS blob_sha FROM journal WHERE session_id = @session_id AND seq = @seq FOR UPDATE;
+
+-- name: EraseEntry :execrows
+-- The one permitted change of the journal. Copies that forks made are found by their bytes.
+UPDATE journal SET kind = @marker_kind, body = @marker, blob_sha = NULL
+WHERE seq = @seq AND kind = @kind AND body = @body AND coalesce(blob_sha, '') = @blob_sha::bytea
+  AND (session_id = @session_id OR session_id IN (SELECT s.id FROM sessions s WHERE s.copied_from @> ARRAY[@session_id::uuid]));
+
+-- name: EraseWords :exec
+DELETE FROM journal_fts WHERE seq = @seq
+  AND (session_id = @session_id OR session_id IN (SELECT s.id FROM sessions s WHERE s.copied_from @> ARRAY[@session_id::uuid]));
+
+-- name: EraseCheckpoints :exec
+DELETE FROM fold_checkpoints WHERE session_id = @session_id
+  OR session_id IN (SELECT s.id FROM sessions s WHERE s.copied_from @> ARRAY[@session_id::uuid] OR s.lineage @> ARRAY[@session_id::uuid]);
+
+-- name: EraseBlobRefs :exec
+-- References of sessions in which no other entry has the blob.
+DELETE FROM blob_refs r WHERE r.tenant_id = @tenant_id AND r.sha = @sha
+  AND (r.session_id = @session_id OR r.session_id IN (SELECT s.id FROM sessions s WHERE s.copied_from @> ARRAY[@session_id::uuid]))
+  AND NOT EXISTS (SELECT 1 FROM journal j WHERE j.session_id = r.session_id AND j.blob_sha = r.sha);
+
+-- name: EraseBlob :exec
+DELETE FROM blobs b WHERE b.tenant_id = @tenant_id AND b.sha = @sha
+  AND NOT EXISTS (SELECT 1 FROM blob_refs r WHERE r.tenant_id = b.tenant_id AND r.sha = b.sha);
+
+-- name: GetCheckpoint :one
+SELECT seq, version, data FROM fold_checkpoints WHERE session_id = @session_id AND version = @version;
+
+-- name: PutCheckpoint :exec
+INSERT INTO fold_checkpoints (session_id, seq, version, data) VALUES (@session_id, @seq, @version, @data)
+ON CONFLICT (session_id) DO UPDATE SET seq = excluded.seq, version = excluded.version, data = excluded.data
+WHERE fold_checkpoints.version <> excluded.version OR fold_checkpoints.seq < excluded.seq;
