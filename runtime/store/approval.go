@@ -160,7 +160,7 @@ func repeated(now Approval, d Decision) error {
 
 // Approval gives a tenant's card, or ErrNotFound.
 func (s *Store) Approval(ctx context.Context, tenant string, id uuid.UUID) (Approval, error) {
-	row, err := found(s.query.GetApproval(ctx, statement.GetApprovalParams{ID: id, TenantID: tenant}))
+	row, err := found(ask(ctx, s.query.GetApproval, statement.GetApprovalParams{ID: id, TenantID: tenant}))
 	if err != nil {
 		return Approval{}, fmt.Errorf("approval %s: %w", id, err)
 	}
@@ -169,7 +169,7 @@ func (s *Store) Approval(ctx context.Context, tenant string, id uuid.UUID) (Appr
 
 // Pending lists a tenant's open cards by id, those after the given one (uuid.Nil: all), at most most.
 func (s *Store) Pending(ctx context.Context, tenant string, after uuid.UUID, most int) ([]Approval, error) {
-	rows, err := s.query.PendingApprovals(ctx, statement.PendingApprovalsParams{TenantID: tenant, After: after, Most: int32(most)})
+	rows, err := ask(ctx, s.query.PendingApprovals, statement.PendingApprovalsParams{TenantID: tenant, After: after, Most: int32(most)})
 	if err != nil {
 		return nil, fmt.Errorf("store: pending approvals: %w", err)
 	}
@@ -179,7 +179,7 @@ func (s *Store) Pending(ctx context.Context, tenant string, after uuid.UUID, mos
 // ExpireApprovals closes cards whose time is over by the database's clock and wakes their sessions; it gives how many
 // sessions that were. Any replica may call it at any time.
 func (s *Store) ExpireApprovals(ctx context.Context, most int) (int, error) {
-	woken, err := s.query.ExpireApprovals(ctx, int32(most))
+	woken, err := ask(ctx, s.query.ExpireApprovals, int32(most))
 	if err != nil {
 		return 0, fmt.Errorf("store: expire approvals: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 // collected: name it in Input.Blobs.
 func (s *Store) PutBlob(ctx context.Context, tenant, mediaType string, data []byte) ([]byte, error) {
 	sum := sha256.Sum256(data)
-	err := s.query.StoreBlobs(ctx, statement.StoreBlobsParams{
+	err := tell(ctx, s.query.StoreBlobs, statement.StoreBlobsParams{
 		Tenants: []string{tenant}, Shas: [][]byte{sum[:]}, MediaTypes: []string{mediaType}, Datas: [][]byte{nonNil(data)},
 	})
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Store) PutBlob(ctx context.Context, tenant, mediaType string, data []by
 
 // Blob gives the bytes of a tenant's blob, or ErrNotFound.
 func (s *Store) Blob(ctx context.Context, tenant string, sha []byte) ([]byte, error) {
-	data, err := found(s.query.GetBlob(ctx, statement.GetBlobParams{TenantID: tenant, Sha: sha}))
+	data, err := found(ask(ctx, s.query.GetBlob, statement.GetBlobParams{TenantID: tenant, Sha: sha}))
 	if err != nil {
 		return nil, fmt.Errorf("blob %x: %w", sha, err)
 	}

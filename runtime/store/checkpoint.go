@@ -21,7 +21,7 @@ type Checkpoint struct {
 
 // Checkpoint gives the session's checkpoint of that version, if there is one.
 func (s *Store) Checkpoint(ctx context.Context, session uuid.UUID, version int) (Checkpoint, bool, error) {
-	row, err := s.query.GetCheckpoint(ctx, statement.GetCheckpointParams{SessionID: session, Version: int32(version)})
+	row, err := ask(ctx, s.query.GetCheckpoint, statement.GetCheckpointParams{SessionID: session, Version: int32(version)})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Checkpoint{}, false, nil
@@ -33,7 +33,7 @@ func (s *Store) Checkpoint(ctx context.Context, session uuid.UUID, version int) 
 
 // PutCheckpoint keeps a checkpoint unless a later one is there.
 func (s *Store) PutCheckpoint(ctx context.Context, c Claim, point Checkpoint) error {
-	err := s.query.PutCheckpoint(ctx, statement.PutCheckpointParams{
+	err := tell(ctx, s.query.PutCheckpoint, statement.PutCheckpointParams{
 		SessionID: c.Session, Seq: point.Seq, Version: int32(point.Version), Data: nonNil(point.Data),
 	})
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/statement"
 )
 
-// Claim is the right to write to a session, until somebody else claims it. It is a value: nothing is held for it.
+// Claim is the right to write to a session, until somebody else claims it. It ends by Park, Release or ErrFenced; one that
+// is dropped without them stays this executor's for as long as it beats.
 type Claim struct {
 	Session uuid.UUID
 	Tenant  string
@@ -39,16 +40,14 @@ type Claim struct {
 func (c Claim) Trusted() bool { return c.executor != nil && c.executor.Trusted() }
 
 // Claim makes the executor the owner of at most most sessions that are ready, or whose owner is dead, and begins their
-// oldest submission. It gives none when there is nothing to do, or others were faster: look again by Notifier.
+// oldest submission. It gives none when there is nothing to do, or others were faster: look again by Notifier. ErrLapsed: Beat first.
 func (s *Store) Claim(ctx context.Context, e *Executor, most int) ([]Claim, error) {
 	if most <= 0 {
 		return nil, nil
 	}
-	var claims []Claim
-	err := s.transaction(ctx, func(q *statement.Queries) (err error) {
-		claims, err = s.claim(ctx, q, e, most)
-		return err
-	})
+	e.claiming.Lock()
+	defer e.claiming.Unlock()
+	claims, err := s.claimOnce(ctx, e, most)
 	if err != nil {
 		return nil, fmt.Errorf("store: claim: %w", err)
 	}
@@ -59,13 +58,64 @@ func (s *Store) Claim(ctx context.Context, e *Executor, most int) ([]Claim, erro
 		}
 		claims = append(claims, stuck...)
 	}
+	for _, c := range claims {
+		e.hold(c)
+	}
 	if len(claims) > 0 {
 		crashpoint.Hit("claim.after")
 	}
 	return claims, nil
 }
 
+// claimOnce claims, after taking back what an earlier claim got whose answer was lost: this executor goes on beating, so
+// nobody else would.
+func (s *Store) claimOnce(ctx context.Context, e *Executor, most int) (claims []Claim, err error) {
+	err = s.once(ctx, func(q *statement.Queries) (err error) {
+		claims = nil
+		if e.unsure {
+			if claims, err = s.reclaim(ctx, q, e); err != nil {
+				return err
+			}
+		}
+		more, err := s.claim(ctx, q, e, most)
+		claims = append(claims, more...)
+		return err
+	})
+	if err != nil {
+		e.unsure = e.unsure || !certain(err)
+		return nil, err
+	}
+	e.unsure = false
+	return claims, nil
+}
+
+// reclaim gives the sessions that are the executor's and that nobody in this process works on.
+func (s *Store) reclaim(ctx context.Context, q *statement.Queries, e *Executor) ([]Claim, error) {
+	rows, err := q.OwnSessions(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	var claims []Claim
+	for _, own := range rows {
+		if e.holds(own.ID, own.Fence) {
+			continue
+		}
+		again, err := q.ClaimBusyDead(ctx, statement.ClaimBusyDeadParams{Owner: e.ID, ID: own.ID, Fence: own.Fence})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range again {
+			claims = append(claims, Claim{Session: r.ID, Tenant: r.TenantID, Agent: r.Agent, Fence: r.Fence})
+		}
+	}
+	return s.begin(ctx, q, e, claims)
+}
+
 func (s *Store) claim(ctx context.Context, q *statement.Queries, e *Executor, most int) ([]Claim, error) {
+	// What a dead executor claimed would be taken from it at once, as an attempt that never was.
+	if lives, err := q.Lives(ctx, statement.LivesParams{ID: e.ID, TtlS: s.options.TTL.Seconds()}); err != nil || !lives {
+		return nil, errors.Join(err, lapsed(lives))
+	}
 	dead, err := q.ClaimDead(ctx, statement.ClaimDeadParams{Owner: e.ID, TtlS: s.options.TTL.Seconds(), Most: int32(most)})
 	if err != nil {
 		return nil, err
@@ -82,6 +132,13 @@ func (s *Store) claim(ctx context.Context, q *statement.Queries, e *Executor, mo
 		claims = append(claims, ready...)
 	}
 	return s.begin(ctx, q, e, claims)
+}
+
+func lapsed(lives bool) error {
+	if lives {
+		return nil
+	}
+	return ErrLapsed
 }
 
 func (s *Store) claimReady(ctx context.Context, q *statement.Queries, e *Executor, most int) ([]Claim, error) {
@@ -160,7 +217,7 @@ func (s *Store) attach(c *Claim, u *Submission) {
 
 // claimBusyDead takes one session whose dead owner holds its row whenever SKIP LOCKED looks.
 func (s *Store) claimBusyDead(ctx context.Context, e *Executor) ([]Claim, error) {
-	left, err := s.query.DeadLeft(ctx, s.options.TTL.Seconds())
+	left, err := ask(ctx, s.query.DeadLeft, s.options.TTL.Seconds())
 	if err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
 			err = nil
@@ -168,7 +225,7 @@ func (s *Store) claimBusyDead(ctx context.Context, e *Executor) ([]Claim, error)
 		return nil, err
 	}
 	var claims []Claim
-	err = s.transaction(ctx, func(q *statement.Queries) error {
+	err = s.once(ctx, func(q *statement.Queries) error {
 		rows, err := q.ClaimBusyDead(ctx, statement.ClaimBusyDeadParams{Owner: e.ID, ID: left.ID, Fence: left.Fence})
 		if err != nil {
 			return err
@@ -180,7 +237,11 @@ func (s *Store) claimBusyDead(ctx context.Context, e *Executor) ([]Claim, error)
 		claims, err = s.begin(ctx, q, e, claims)
 		return err
 	})
-	return claims, err
+	if err != nil {
+		e.unsure = e.unsure || !certain(err)
+		return nil, err
+	}
+	return claims, nil
 }
 
 // Begin gives the claim's submission: the one under way, or else the oldest queued one, begun now. Submission is nil
@@ -197,7 +258,8 @@ func (s *Store) Begin(ctx context.Context, c Claim) (Claim, error) {
 		return err
 	})
 	if err != nil {
-		return c, fmt.Errorf("store: begin: %w", promise(err))
+		c.dropIfFenced(err)
+		return c, fmt.Errorf("store: begin: %w", err)
 	}
 	return c, nil
 }
@@ -205,11 +267,12 @@ func (s *Store) Begin(ctx context.Context, c Claim) (Claim, error) {
 // owned is ErrFenced when the claim is not the session's owner any more. It decides nothing that is written: writes check
 // for themselves.
 func (s *Store) owned(ctx context.Context, c Claim) error {
-	owned, err := s.query.Owned(ctx, statement.OwnedParams{ID: c.Session, Owner: c.Executor, Fence: c.Fence})
+	owned, err := ask(ctx, s.query.Owned, statement.OwnedParams{ID: c.Session, Owner: c.Executor, Fence: c.Fence})
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	if !owned {
+		c.executor.drop(c)
 		return ErrFenced
 	}
 	return nil

@@ -33,6 +33,7 @@ func (s *Store) Commit(ctx context.Context, c Claim, step Step) (Committed, erro
 	crashAround("commit.before.", rows, step)
 	done, err := s.persist(ctx, c, step, rows)
 	if err != nil {
+		c.dropIfFenced(err)
 		return Committed{}, fmt.Errorf("commit to session %s after %d: %w", c.Session, step.After, err)
 	}
 	crashAround("commit.after.", rows, step)
@@ -69,7 +70,7 @@ func (s *Store) persist(ctx context.Context, c Claim, step Step, rows []row) (Co
 			continue
 		}
 		again := passing(err)
-		if lost = lost || again; lost || hasCode(err, codeUnique) {
+		if lost = lost || !certain(err); lost || hasCode(err, codeUnique) {
 			there, readErr := s.readBack(ctx, c, step, rows)
 			switch {
 			case readErr == nil && there != nil:
@@ -97,18 +98,6 @@ func (s *Store) try(ctx context.Context, c Claim, step Step, rows []row, alone b
 	return done, promise(err)
 }
 
-// sleep waits, and gives the context's cause when that ended first.
-func sleep(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 func spills(rows []row) bool {
 	for _, r := range rows {
 		if r.blob != nil {
@@ -124,7 +113,7 @@ func (s *Store) readBack(ctx context.Context, c Claim, step Step, rows []row) (*
 	if len(rows) == 0 {
 		return nil, nil // Terminalize may simply come again
 	}
-	there, err := s.query.EntriesAt(ctx, statement.EntriesAtParams{SessionID: c.Session, After: step.After, Upto: step.seq(len(rows) - 1)})
+	there, err := ask(ctx, s.query.EntriesAt, statement.EntriesAtParams{SessionID: c.Session, After: step.After, Upto: step.seq(len(rows) - 1)})
 	if err != nil || len(there) == 0 {
 		return nil, err
 	}

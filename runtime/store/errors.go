@@ -1,10 +1,17 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"syscall"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 )
 
 var (
@@ -91,29 +98,52 @@ func hasCode(err error, code string) bool {
 // refused says that the database, or this store, answered, and the answer is no.
 func refused(err error) bool {
 	state := new(StateError)
-	for _, no := range []error{ErrFenced, ErrNotStarted, ErrNoSlot, ErrGap, ErrCollision, ErrClosing, errAlone} {
+	for _, no := range []error{
+		ErrFenced, ErrLapsed, ErrNotStarted, ErrNoSlot, ErrGap, ErrCollision, ErrConflict, ErrBusy, ErrNotFound, ErrClosed, ErrExpired, ErrClosing,
+		errAlone, pgx.ErrNoRows,
+	} {
 		if errors.Is(err, no) {
 			return true
 		}
 	}
-	return errors.As(err, &state)
+	decided, unknown, corrupt := new(DecidedError), new(journal.UnknownError), new(journal.CorruptError)
+	return errors.As(err, &state) || errors.As(err, &decided) || errors.As(err, &unknown) || errors.As(err, &corrupt)
+}
+
+// certain says that what was asked was not carried out, and why is known.
+func certain(err error) bool {
+	var pg *pgconn.PgError
+	return refused(err) || errors.As(err, &pg) && !passing(err)
 }
 
 // passing says that the same statement may succeed later: the connection broke, the server restarts, has no room,
-// or gave way to another transaction. Whether it was carried out is not known.
+// or gave way to another transaction. Whether it was carried out is not known. What is not known here is not
+// passing: a mistake of ours must not be tried for ever.
 func passing(err error) bool {
 	if refused(err) {
 		return false
 	}
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
-		return true
+	if errors.As(err, &pg) {
+		return passingCode(pg.Code)
 	}
-	switch pg.Code[:2] {
+	var network net.Error
+	var number syscall.Errno
+	var connect *pgconn.ConnectError
+	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, broken) {
+			return true
+		}
+	}
+	return pgconn.SafeToRetry(err) || errors.As(err, &network) || errors.As(err, &number) || errors.As(err, &connect)
+}
+
+func passingCode(code string) bool {
+	switch code[:2] {
 	case "08", "53", "57", "58":
 		return true
 	}
-	switch pg.Code {
+	switch code {
 	case "40001", "40003", "40P01", "55P03", "25P03":
 		return true
 	}

@@ -47,7 +47,7 @@ func (s *Store) Load(ctx context.Context, tenant string, id uuid.UUID, after int
 			arg.Sessions, arg.Afters, arg.Uptos = append(arg.Sessions, part.session), append(arg.Afters, max(part.after, after)), append(arg.Uptos, part.upto)
 		}
 	}
-	rows, err := s.query.LoadEntries(ctx, arg)
+	rows, err := ask(ctx, s.query.LoadEntries, arg)
 	if err != nil {
 		return nil, fmt.Errorf("store: load session %s: %w", id, err)
 	}

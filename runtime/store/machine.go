@@ -55,7 +55,7 @@ func (s *Store) PutMachine(ctx context.Context, m Machine, slots int) error {
 
 // Machine gives a machine, or ErrNotFound.
 func (s *Store) Machine(ctx context.Context, id string) (Machine, error) {
-	row, err := found(s.query.GetMachine(ctx, id))
+	row, err := found(ask(ctx, s.query.GetMachine, id))
 	if err != nil {
 		return Machine{}, fmt.Errorf("machine %s: %w", id, err)
 	}
@@ -64,7 +64,7 @@ func (s *Store) Machine(ctx context.Context, id string) (Machine, error) {
 
 // TenantMachines lists the tenant's usable machines.
 func (s *Store) TenantMachines(ctx context.Context, tenant string) ([]Machine, error) {
-	rows, err := s.query.TenantMachines(ctx, &tenant)
+	rows, err := ask(ctx, s.query.TenantMachines, &tenant)
 	if err != nil {
 		return nil, fmt.Errorf("store: machines of tenant %s: %w", tenant, err)
 	}
@@ -73,7 +73,7 @@ func (s *Store) TenantMachines(ctx context.Context, tenant string) ([]Machine, e
 
 // ClaimFromPool gives one of the pool's machines to a tenant, for good, or ErrNotFound. Two callers never get the same.
 func (s *Store) ClaimFromPool(ctx context.Context, pool, tenant string) (Machine, error) {
-	row, err := found(s.query.ClaimFromPool(ctx, statement.ClaimFromPoolParams{TenantID: tenant, Pool: pool}))
+	row, err := found(ask(ctx, s.query.ClaimFromPool, statement.ClaimFromPoolParams{TenantID: tenant, Pool: pool}))
 	if err != nil {
 		return Machine{}, fmt.Errorf("pool %s: %w", pool, err)
 	}
@@ -82,7 +82,7 @@ func (s *Store) ClaimFromPool(ctx context.Context, pool, tenant string) (Machine
 
 // Retire lets a machine be given to nobody any more.
 func (s *Store) Retire(ctx context.Context, id string) error {
-	if err := s.query.RetireMachine(ctx, id); err != nil {
+	if err := tell(ctx, s.query.RetireMachine, id); err != nil {
 		return fmt.Errorf("store: machine %s: %w", id, err)
 	}
 	return nil
@@ -90,7 +90,7 @@ func (s *Store) Retire(ctx context.Context, id string) error {
 
 // IdleMachines lists tenants' machines on which, for the given time, no session has had a slot and no command has run.
 func (s *Store) IdleMachines(ctx context.Context, idle time.Duration, most int) ([]Machine, error) {
-	rows, err := s.query.IdleMachines(ctx, statement.IdleMachinesParams{IdleS: idle.Seconds(), Most: int32(most)})
+	rows, err := ask(ctx, s.query.IdleMachines, statement.IdleMachinesParams{IdleS: idle.Seconds(), Most: int32(most)})
 	if err != nil {
 		return nil, fmt.Errorf("store: idle machines: %w", err)
 	}
@@ -108,7 +108,7 @@ type Held struct {
 
 // SlotOf gives the session's slot, if it has one.
 func (s *Store) SlotOf(ctx context.Context, session uuid.UUID) (Held, bool, error) {
-	row, err := s.query.SessionSlot(ctx, session)
+	row, err := ask(ctx, s.query.SessionSlot, session)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Held{}, false, nil
@@ -127,14 +127,14 @@ func (s *Store) ReleaseSlot(ctx context.Context, c Claim) error {
 		return q.FreeSlots(ctx, &c.Session)
 	})
 	if err != nil {
-		return fmt.Errorf("store: release the slot of session %s: %w", c.Session, promise(err))
+		return fmt.Errorf("store: release the slot of session %s: %w", c.Session, err)
 	}
 	return nil
 }
 
 // ReleaseIdleSlots gives back the slots of sessions that have had nothing to do for the given time; it says on how many machines.
 func (s *Store) ReleaseIdleSlots(ctx context.Context, idle time.Duration) (int, error) {
-	n, err := s.query.ReleaseIdleSlots(ctx, idle.Seconds())
+	n, err := ask(ctx, s.query.ReleaseIdleSlots, idle.Seconds())
 	if err != nil {
 		return 0, fmt.Errorf("store: release idle slots: %w", err)
 	}

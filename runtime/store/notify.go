@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -29,8 +30,8 @@ const (
 // Notifier says when it is worth to look into the database: soon after something was committed, by a coalesced NOTIFY,
 // and every second in any case. It never says what has changed: rows do.
 type Notifier struct {
-	config *pgx.ConnConfig
-	log    *slog.Logger
+	pool *pgxpool.Pool
+	log  *slog.Logger
 
 	mu    sync.Mutex
 	dirty map[string]bool
@@ -41,9 +42,9 @@ type Notifier struct {
 	watchers map[string]map[chan struct{}]bool
 }
 
-func newNotifier(config *pgx.ConnConfig, log *slog.Logger) *Notifier {
+func newNotifier(pool *pgxpool.Pool, log *slog.Logger) *Notifier {
 	return &Notifier{
-		config: config.Copy(), log: log, dirty: map[string]bool{}, due: make(chan struct{}, 1), watchers: map[string]map[chan struct{}]bool{},
+		pool: pool, log: log, dirty: map[string]bool{}, due: make(chan struct{}, 1), watchers: map[string]map[chan struct{}]bool{},
 	}
 }
 
@@ -172,8 +173,6 @@ func (n *Notifier) take() string {
 
 // send notifies at most once a hintGap. A lost hint is not sent again: the poll is there for that.
 func (n *Notifier) send(ctx context.Context) {
-	var conn *pgx.Conn
-	defer func() { closeConn(ctx, conn) }()
 	for {
 		select {
 		case <-n.due:
@@ -182,8 +181,7 @@ func (n *Notifier) send(ctx context.Context) {
 		}
 		payload := n.take()
 		n.tell(payload) // this replica's own watchers need no database
-		var err error
-		if conn, err = n.hint(ctx, conn, payload); err != nil && ctx.Err() == nil {
+		if err := n.hint(ctx, payload); err != nil && ctx.Err() == nil {
 			n.log.DebugContext(ctx, "a hint was not sent", "error", err)
 		}
 		if sleep(ctx, hintGap) != nil {
@@ -192,18 +190,12 @@ func (n *Notifier) send(ctx context.Context) {
 	}
 }
 
-func (n *Notifier) hint(ctx context.Context, conn *pgx.Conn, payload string) (*pgx.Conn, error) {
+func (n *Notifier) hint(ctx context.Context, payload string) error {
 	ctx, cancel := context.WithTimeout(ctx, pingPatience)
 	defer cancel()
-	if conn == nil || conn.IsClosed() {
-		var err error
-		if conn, err = pgx.ConnectConfig(ctx, n.config); err != nil {
-			return nil, err
-		}
-	}
-	// A hint that a crash loses costs a second.
-	_, err := conn.Exec(ctx, "SELECT set_config('synchronous_commit', 'off', false), pg_notify($1, $2)", channel, payload)
-	return conn, err
+	// A hint that a crash loses costs a second, so nobody waits for the disk.
+	_, err := n.pool.Exec(ctx, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", channel, payload)
+	return err
 }
 
 // listen keeps a connection of its own that hears what other replicas send. After each (re)connect everybody looks, for
@@ -226,7 +218,7 @@ func (n *Notifier) listen(ctx context.Context) {
 
 // hear listens on one connection until it breaks; heard says that it worked for a while.
 func (n *Notifier) hear(ctx context.Context) (heard bool, err error) {
-	conn, err := pgx.ConnectConfig(ctx, n.config)
+	conn, err := pgx.ConnectConfig(ctx, n.pool.Config().ConnConfig)
 	if err != nil {
 		return false, err
 	}
@@ -259,9 +251,6 @@ func (n *Notifier) hear(ctx context.Context) (heard bool, err error) {
 }
 
 func closeConn(ctx context.Context, conn *pgx.Conn) {
-	if conn == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)

@@ -191,7 +191,7 @@ func (o *output) send(ctx context.Context, batch []*chunks) (map[uuid.UUID]bool,
 // OutputEnds gives where a command's stored output ends: attach to the machine from there. Read it after the claim, so
 // that nobody else can move it.
 func (s *Store) OutputEnds(ctx context.Context, exec uuid.UUID) (Ends, error) {
-	rows, err := s.query.OutputEnds(ctx, exec)
+	rows, err := ask(ctx, s.query.OutputEnds, exec)
 	if err != nil {
 		return Ends{}, fmt.Errorf("store: output of exec %s: %w", exec, err)
 	}
@@ -207,9 +207,9 @@ func (s *Store) OutputEnds(ctx context.Context, exec uuid.UUID) (Ends, error) {
 	return ends, nil
 }
 
-// Output gives the stored chunks of a tenant's command that reach past from, in order, at most most.
-func (s *Store) Output(ctx context.Context, tenant string, exec uuid.UUID, stream Stream, from int64, most int) ([]Chunk, error) {
-	rows, err := s.query.ReadOutput(ctx, statement.ReadOutputParams{
+// ReadOutput gives the stored chunks of a tenant's command that reach past from, in order, at most most.
+func (s *Store) ReadOutput(ctx context.Context, tenant string, exec uuid.UUID, stream Stream, from int64, most int) ([]Chunk, error) {
+	rows, err := ask(ctx, s.query.ReadOutput, statement.ReadOutputParams{
 		ExecID: exec, TenantID: tenant, Stream: int16(stream), FromOff: from, Most: int32(most),
 	})
 	if err != nil {
@@ -254,7 +254,7 @@ func execOf(row statement.Exec) ExecRow {
 
 // Exec gives a tenant's command, or ErrNotFound.
 func (s *Store) Exec(ctx context.Context, tenant string, id uuid.UUID) (ExecRow, error) {
-	row, err := found(s.query.GetExec(ctx, statement.GetExecParams{ID: id, TenantID: tenant}))
+	row, err := found(ask(ctx, s.query.GetExec, statement.GetExecParams{ID: id, TenantID: tenant}))
 	if err != nil {
 		return ExecRow{}, fmt.Errorf("exec %s: %w", id, err)
 	}
@@ -263,7 +263,7 @@ func (s *Store) Exec(ctx context.Context, tenant string, id uuid.UUID) (ExecRow,
 
 // RunningExecs lists the session's commands whose end is not known.
 func (s *Store) RunningExecs(ctx context.Context, session uuid.UUID) ([]ExecRow, error) {
-	rows, err := s.query.RunningExecs(ctx, session)
+	rows, err := ask(ctx, s.query.RunningExecs, session)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("store: execs of session %s: %w", session, err)
 	}

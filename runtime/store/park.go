@@ -37,12 +37,12 @@ func (s *Store) Look(ctx context.Context, c Claim) (News, error) {
 		}
 		news.Cancelled, news.Limited, news.Remaining = now.Cancelled, now.Limited, now.Remaining
 	}
-	decided, err := s.query.Undelivered(ctx, c.Session)
+	decided, err := ask(ctx, s.query.Undelivered, c.Session)
 	if err != nil {
 		return News{}, fmt.Errorf("store: look: %w", err)
 	}
 	news.Decisions = each(decided, approvalOf)
-	joining, err := s.query.Joinable(ctx, c.Session)
+	joining, err := ask(ctx, s.query.Joinable, c.Session)
 	if err != nil {
 		return News{}, fmt.Errorf("store: look: %w", err)
 	}
@@ -64,9 +64,11 @@ func (s *Store) Park(ctx context.Context, c Claim) (bool, error) {
 		})
 	})
 	if err != nil {
+		c.dropIfFenced(err)
 		return false, fmt.Errorf("park session %s: %w", c.Session, err)
 	}
 	if parked {
+		c.executor.drop(c)
 		crashpoint.Hit("park.after")
 		s.notifier.Changed(c.Session)
 	}
@@ -80,8 +82,10 @@ func (s *Store) Release(ctx context.Context, c Claim, after time.Duration) error
 		r.batch.Queue(statement.Release, after.Seconds(), c.Session, c.Executor, c.Fence)
 	})
 	if err != nil {
+		c.dropIfFenced(err)
 		return fmt.Errorf("release session %s: %w", c.Session, err)
 	}
+	c.executor.drop(c)
 	crashpoint.Hit("release.after")
 	if after == 0 {
 		s.notifier.Ready(c.Session)
@@ -91,10 +95,13 @@ func (s *Store) Release(ctx context.Context, c Claim, after time.Duration) error
 
 // leave locks the session's row as its owner and adds one statement, in one round trip.
 func (s *Store) leave(ctx context.Context, c Claim, add func(*recorder)) error {
-	r := &recorder{}
-	if err := statement.New(r).HoldForUpdate(ctx, statement.HoldForUpdateParams{ID: c.Session, Owner: c.Executor, Fence: c.Fence}); err != nil {
-		return err
-	}
-	add(r)
-	return promise(s.pool.SendBatch(ctx, &r.batch).Close())
+	// When an answer is lost, the second try finds that the session was left: ErrFenced, which is true.
+	return patient(ctx, func() error {
+		r := &recorder{}
+		if err := statement.New(r).HoldForUpdate(ctx, statement.HoldForUpdateParams{ID: c.Session, Owner: c.Executor, Fence: c.Fence}); err != nil {
+			return err
+		}
+		add(r)
+		return promise(s.pool.SendBatch(ctx, &r.batch).Close())
+	})
 }

@@ -17,7 +17,7 @@ import (
 // Retain deletes a tenant's idle and closed sessions that nothing has happened to for the given age, at most most, each in a
 // transaction of its own; it gives how many. A fork that still reads such a session gets a copy first.
 func (s *Store) Retain(ctx context.Context, tenant string, age time.Duration, most int) (int, error) {
-	old, err := s.query.OldSessions(ctx, statement.OldSessionsParams{TenantID: tenant, AgeS: age.Seconds(), Most: int32(most)})
+	old, err := ask(ctx, s.query.OldSessions, statement.OldSessionsParams{TenantID: tenant, AgeS: age.Seconds(), Most: int32(most)})
 	if err != nil {
 		return 0, fmt.Errorf("store: retention: %w", err)
 	}
@@ -36,7 +36,7 @@ func (s *Store) Retain(ctx context.Context, tenant string, age time.Duration, mo
 
 func (s *Store) retire(ctx context.Context, tenant string, id uuid.UUID, age time.Duration) (deleted bool, err error) {
 	// Forks first, one transaction each: all of them are younger, so that a fork made meanwhile is found below.
-	forks, err := s.query.Forks(ctx, id)
+	forks, err := ask(ctx, s.query.Forks, id)
 	if err != nil {
 		return false, err
 	}
@@ -83,7 +83,7 @@ func remove(ctx context.Context, q *statement.Queries, id uuid.UUID) error {
 // DropOutput deletes the output of commands that ended before the given age, of at most most commands; it gives how many
 // chunks. What the model was told stays in the journal.
 func (s *Store) DropOutput(ctx context.Context, age time.Duration, most int) (int, error) {
-	n, err := s.query.DropOldOutput(ctx, statement.DropOldOutputParams{AgeS: age.Seconds(), Most: int32(most)})
+	n, err := ask(ctx, s.query.DropOldOutput, statement.DropOldOutputParams{AgeS: age.Seconds(), Most: int32(most)})
 	if err != nil {
 		return 0, fmt.Errorf("store: drop output: %w", err)
 	}
@@ -96,7 +96,7 @@ const blobGrace = 24 * time.Hour
 // Tidy does what keeps the database small and fast, a bounded piece at a time: unused blobs, dead executors, the journal's
 // months. Any replica may call it, once a minute.
 func (s *Store) Tidy(ctx context.Context) error {
-	_, err := s.query.CollectBlobs(ctx, statement.CollectBlobsParams{AgeS: blobGrace.Seconds(), Most: 500})
+	_, err := ask(ctx, s.query.CollectBlobs, statement.CollectBlobsParams{AgeS: blobGrace.Seconds(), Most: 500})
 	_, executors := s.query.ForgetExecutors(ctx)
 	months := s.query.MakeMonths(ctx)
 	if hasCode(months, "23514") {

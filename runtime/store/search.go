@@ -23,7 +23,7 @@ type Hit struct {
 // Search finds a tenant's entries by words, "phrases", or, and -not, the best of the 500 newest matches first, at most most.
 // Words are found a moment after they were written: an index follows the journal.
 func (s *Store) Search(ctx context.Context, tenant, query string, most int) ([]Hit, error) {
-	rows, err := s.query.Search(ctx, statement.SearchParams{Query: searchable(query), TenantID: tenant, Most: int32(most)})
+	rows, err := ask(ctx, s.query.Search, statement.SearchParams{Query: searchable(query), TenantID: tenant, Most: int32(most)})
 	if err != nil {
 		return nil, fmt.Errorf("store: search: %w", err)
 	}
@@ -39,7 +39,7 @@ const indexBatch = 200
 // position is kept for each session: one for all of them would skip entries, since commits do not come in the order of any number.
 // Any replica may call it, every second or so.
 func (s *Store) Index(ctx context.Context, most int) (int, error) {
-	due, err := s.query.IndexDue(ctx, int32(most))
+	due, err := ask(ctx, s.query.IndexDue, int32(most))
 	if err != nil {
 		return 0, fmt.Errorf("store: index: %w", err)
 	}

@@ -98,7 +98,7 @@ func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
 // Session gives a tenant's session, or ErrNotFound.
 func (s *Store) Session(ctx context.Context, tenant string, id uuid.UUID) (Session, error) {
-	row, err := found(s.query.GetSession(ctx, statement.GetSessionParams{ID: id, TenantID: tenant}))
+	row, err := found(ask(ctx, s.query.GetSession, statement.GetSessionParams{ID: id, TenantID: tenant}))
 	if err != nil {
 		return Session{}, fmt.Errorf("session %s: %w", id, err)
 	}
@@ -107,7 +107,7 @@ func (s *Store) Session(ctx context.Context, tenant string, id uuid.UUID) (Sessi
 
 // Sessions lists a tenant's sessions, the newest first, that are older than before (uuid.Max: all), at most most.
 func (s *Store) Sessions(ctx context.Context, tenant string, before uuid.UUID, most int) ([]Session, error) {
-	rows, err := s.query.ListSessions(ctx, statement.ListSessionsParams{TenantID: tenant, Before: before, Most: int32(most)})
+	rows, err := ask(ctx, s.query.ListSessions, statement.ListSessionsParams{TenantID: tenant, Before: before, Most: int32(most)})
 	if err != nil {
 		return nil, fmt.Errorf("store: sessions: %w", err)
 	}
@@ -116,7 +116,7 @@ func (s *Store) Sessions(ctx context.Context, tenant string, before uuid.UUID, m
 
 // CloseSession lets an idle session take no more input. A busy one is ErrBusy.
 func (s *Store) CloseSession(ctx context.Context, tenant string, id uuid.UUID) error {
-	n, err := s.query.CloseSession(ctx, statement.CloseSessionParams{ID: id, TenantID: tenant})
+	n, err := ask(ctx, s.query.CloseSession, statement.CloseSessionParams{ID: id, TenantID: tenant})
 	if err != nil {
 		return fmt.Errorf("store: close session: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/statement"
@@ -19,7 +18,7 @@ import (
 type Options struct {
 	// URL or key=value string of the database. Not through a pooler in transaction mode: LISTEN needs a connection.
 	URL string
-	// Conns is how many connections serve everything but the three below; 4.
+	// Conns is how many connections serve everything but appends, output and listening, which has one more; 4.
 	Conns int
 	// Writers is how many connections append entries, 1 to 4; 2. A thousand sessions share them.
 	Writers int
@@ -93,7 +92,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	s.stop = stop
 	s.writer = newWriter(writing)
 	s.output = newOutput(writing, options.OutputLanes)
-	s.notifier = newNotifier(pool.Config().ConnConfig, options.Log)
+	s.notifier = newNotifier(pool, options.Log)
 	for range options.Writers {
 		s.running.Go(func() { s.writer.run(life) })
 	}
@@ -156,27 +155,58 @@ func parameters(config *pgx.ConnConfig) {
 	}
 }
 
-// transaction runs work in one transaction, again when it gave way to another one or the connection broke before
-// anything could have been committed.
-func (s *Store) transaction(ctx context.Context, work func(*statement.Queries) error) error {
-	for try := 0; ; try++ {
-		committing := false
-		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			committing = false
-			if err := work(statement.New(tx)); err != nil {
-				return err
-			}
-			committing = true
-			return nil
-		})
-		if err == nil || try == 3 || ctx.Err() != nil {
+// patient runs work until the database has answered, whatever the answer, or the context ends. Work may run again after an
+// answer was lost, so it must come to the same.
+func patient(ctx context.Context, work func() error) error {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := work()
+		if err == nil || !passing(err) {
 			return err
 		}
-		gaveWay := hasCode(err, "40001") || hasCode(err, "40P01")
-		if !gaveWay && (committing || !pgconn.SafeToRetry(err)) {
-			return err
+		if cause := sleep(ctx, wait); cause != nil {
+			return errors.Join(cause, err)
 		}
 	}
+}
+
+// transaction runs work in one transaction, patiently.
+func (s *Store) transaction(ctx context.Context, work func(*statement.Queries) error) error {
+	return patient(ctx, func() error { return s.once(ctx, work) })
+}
+
+// once runs work in one transaction, again only when it gave way to another one.
+func (s *Store) once(ctx context.Context, work func(*statement.Queries) error) error {
+	for try := 0; ; try++ {
+		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return work(statement.New(tx)) })
+		if gaveWay := hasCode(err, "40001") || hasCode(err, "40P01"); !gaveWay || try == 3 {
+			return promise(err)
+		}
+	}
+}
+
+// sleep waits, and gives the context's cause when that ended first.
+func sleep(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// ask asks one statement patiently, tell carries one out.
+func ask[Arg, Answer any](ctx context.Context, do func(context.Context, Arg) (Answer, error), arg Arg) (answer Answer, err error) {
+	err = patient(ctx, func() error {
+		answer, err = do(ctx, arg)
+		return err
+	})
+	return answer, err
+}
+
+func tell[Arg any](ctx context.Context, do func(context.Context, Arg) error, arg Arg) error {
+	return patient(ctx, func() error { return do(ctx, arg) })
 }
 
 // found turns the absence of a row into ErrNotFound.

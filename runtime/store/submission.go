@@ -237,7 +237,7 @@ func nonNil(b []byte) []byte {
 
 // Submission gives a tenant's submission, or ErrNotFound.
 func (s *Store) Submission(ctx context.Context, tenant string, id uuid.UUID) (Submission, error) {
-	row, err := found(s.query.GetSubmission(ctx, statement.GetSubmissionParams{ID: id, TenantID: tenant}))
+	row, err := found(ask(ctx, s.query.GetSubmission, statement.GetSubmissionParams{ID: id, TenantID: tenant}))
 	if err != nil {
 		return Submission{}, fmt.Errorf("submission %s: %w", id, err)
 	}
@@ -246,7 +246,7 @@ func (s *Store) Submission(ctx context.Context, tenant string, id uuid.UUID) (Su
 
 // Submissions lists a session's submissions by Ordinal, those after the given one, at most most.
 func (s *Store) Submissions(ctx context.Context, tenant string, session uuid.UUID, after int64, most int) ([]Submission, error) {
-	rows, err := s.query.ListSubmissions(ctx, statement.ListSubmissionsParams{SessionID: session, TenantID: tenant, After: after, Most: int32(most)})
+	rows, err := ask(ctx, s.query.ListSubmissions, statement.ListSubmissionsParams{SessionID: session, TenantID: tenant, After: after, Most: int32(most)})
 	if err != nil {
 		return nil, fmt.Errorf("store: submissions: %w", err)
 	}
@@ -256,7 +256,7 @@ func (s *Store) Submissions(ctx context.Context, tenant string, session uuid.UUI
 // Cancel asks for a submission's end. It is a row: whoever owns the session finds it, also after a crash. A queued
 // submission is settled when its turn comes, a settled one stays as it is.
 func (s *Store) Cancel(ctx context.Context, tenant string, id uuid.UUID) error {
-	session, err := found(s.query.SubmissionSession(ctx, statement.SubmissionSessionParams{ID: id, TenantID: tenant}))
+	session, err := found(ask(ctx, s.query.SubmissionSession, statement.SubmissionSessionParams{ID: id, TenantID: tenant}))
 	if err != nil {
 		return fmt.Errorf("submission %s: %w", id, err)
 	}
@@ -287,7 +287,7 @@ func (s *Store) Credentials(ctx context.Context, c Claim, submission uuid.UUID) 
 	if err := s.owned(ctx, c); err != nil {
 		return Sealed{}, err
 	}
-	row, err := found(s.query.SubmissionCredentials(ctx, submission))
+	row, err := found(ask(ctx, s.query.SubmissionCredentials, submission))
 	switch {
 	case err != nil:
 		return Sealed{}, fmt.Errorf("credentials of submission %s: %w", submission, err)

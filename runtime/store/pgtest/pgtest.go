@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
 
 // urlEnv names a server to use instead of a throw-away one.
@@ -33,10 +35,43 @@ var (
 		if err != nil {
 			return "", err
 		}
+		process = server
 		return server.URL("postgres"), nil
+	})
+	// process keeps the shared cluster's pipe from being collected, and so closed.
+	process *Server
+	// template is a database with today's schema, of which the others are copies: a migration takes longer than
+	// most tests. A server of somebody else's gets none: nothing would drop it.
+	template = sync.OnceValues(func() (string, error) {
+		admin, err := shared()
+		if err != nil || os.Getenv(urlEnv) != "" {
+			return "", err
+		}
+		const name = "flyfleet_template"
+		if err := run(context.Background(), admin, "CREATE DATABASE "+name); err != nil {
+			return "", err
+		}
+		return name, store.Migrate(context.Background(), process.URL(name))
 	})
 	count atomic.Int64
 )
+
+// Migrated makes a database with the store's schema for the test and gives its URL. It is dropped at the test's end.
+func Migrated(t testing.TB) string {
+	t.Helper()
+	name, err := template()
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	if name != "" {
+		return databaseOn(t, process.URL("postgres"), " TEMPLATE "+name)
+	}
+	url := Database(t)
+	if err := store.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
 
 // Database makes an empty database for the test and gives its URL. It is dropped at the test's end.
 func Database(t testing.TB) string {
@@ -45,19 +80,19 @@ func Database(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return databaseOn(t, admin)
+	return databaseOn(t, admin, "")
 }
 
 // Database makes an empty database for the test on this server and gives its URL.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
-	return databaseOn(t, s.URL("postgres"))
+	return databaseOn(t, s.URL("postgres"), "")
 }
 
-func databaseOn(t testing.TB, admin string) string {
+func databaseOn(t testing.TB, admin, options string) string {
 	t.Helper()
 	name := fmt.Sprintf("flyfleet_test_%d_%d", os.Getpid(), count.Add(1))
-	if err := run(t.Context(), admin, "CREATE DATABASE "+name); err != nil {
+	if err := run(t.Context(), admin, "CREATE DATABASE "+name+options); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {

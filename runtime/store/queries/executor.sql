@@ -10,6 +10,9 @@ FROM executors ORDER BY started_at;
 DELETE FROM executors e WHERE e.beat_at < clock_timestamp() - interval '1 day'
   AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.owner = e.id);
 
+-- name: Lives :one
+SELECT EXISTS (SELECT 1 FROM executors WHERE id = @id AND beat_at >= clock_timestamp() - make_interval(secs => @ttl_s::float8))::boolean;
+
 -- name: OneClaimAtATime :exec
 -- Counting a tenant's running sessions and adding to them must be one act among all replicas.
 SELECT pg_advisory_xact_lock(7205759403792793600);
@@ -94,3 +97,6 @@ WHERE s.id = @id AND s.owner = @owner::uuid AND s.fence = @fence;
 -- name: HoldForUpdate :exec
 WITH own AS (SELECT 1 FROM sessions WHERE id = @id AND owner = @owner::uuid AND fence = @fence FOR UPDATE)
 SELECT must((SELECT count(*) FROM own) = 1, 'FF001', 'fenced');
+
+-- name: OwnSessions :many
+SELECT id, fence FROM sessions WHERE state = 3 AND owner = @owner::uuid;

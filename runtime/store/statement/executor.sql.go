@@ -331,6 +331,22 @@ func (q *Queries) ListExecutors(ctx context.Context, ttlS float64) ([]ListExecut
 	return items, nil
 }
 
+const Lives = `-- name: Lives :one
+SELECT EXISTS (SELECT 1 FROM executors WHERE id = $1 AND beat_at >= clock_timestamp() - make_interval(secs => $2::float8))::boolean
+`
+
+type LivesParams struct {
+	ID   uuid.UUID
+	TtlS float64
+}
+
+func (q *Queries) Lives(ctx context.Context, arg LivesParams) (bool, error) {
+	row := q.db.QueryRow(ctx, Lives, arg.ID, arg.TtlS)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const OneClaimAtATime = `-- name: OneClaimAtATime :exec
 SELECT pg_advisory_xact_lock(7205759403792793600)
 `
@@ -339,6 +355,35 @@ SELECT pg_advisory_xact_lock(7205759403792793600)
 func (q *Queries) OneClaimAtATime(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, OneClaimAtATime)
 	return err
+}
+
+const OwnSessions = `-- name: OwnSessions :many
+SELECT id, fence FROM sessions WHERE state = 3 AND owner = $1::uuid
+`
+
+type OwnSessionsRow struct {
+	ID    uuid.UUID
+	Fence int64
+}
+
+func (q *Queries) OwnSessions(ctx context.Context, owner uuid.UUID) ([]OwnSessionsRow, error) {
+	rows, err := q.db.Query(ctx, OwnSessions, owner)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OwnSessionsRow
+	for rows.Next() {
+		var i OwnSessionsRow
+		if err := rows.Scan(&i.ID, &i.Fence); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const Park = `-- name: Park :many

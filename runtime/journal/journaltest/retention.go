@@ -1,0 +1,159 @@
+package journaltest
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
+)
+
+const week = 7 * 24 * time.Hour
+
+func (t *turn) end() {
+	t.Helper()
+	t.ok(t.finish())
+	if !t.park() {
+		t.Fatal("not idle")
+	}
+}
+
+var retentionCases = []testCase{
+	// langchain-ai/langgraphjs#1138, indexnetwork/index#1088: nothing ever goes.
+	{name: "old sessions go, with everything of theirs", run: func(w *world) {
+		t := w.begin()
+		id := t.exec("c1")
+		w.ok(w.AppendOutput(w.Context(), t.claim, []store.Chunk{chunk(id, 0, "out")}))
+		t.must(nil, result("c9", good, bytes.Repeat([]byte("large "), 20<<10)))
+		t.call("c2", opaque)
+		t.card("c2", 1000*time.Hour)
+		t.end()
+		w.index()
+		large := digestOfLast(w, t)
+		w.db.Elapse(w, week)
+		young := w.begin()
+		young.end()
+		n, err := w.Retain(w.Context(), tenant, 5*24*time.Hour, 10)
+		if w.ok(err); n != 1 {
+			w.Fatalf("%d sessions went, want 1", n)
+		}
+		_, err = w.Session(w.Context(), tenant, t.id)
+		w.is(err, store.ErrNotFound)
+		if w.stdout(id) != "" || len(w.search("hello")) != 0 {
+			w.Error("output or index is still there")
+		}
+		_, err = w.Session(w.Context(), tenant, young.id)
+		w.ok(err)
+		w.db.Elapse(w, week)
+		w.ok(w.Tidy(w.Context()))
+		_, err = w.Blob(w.Context(), tenant, large)
+		w.is(err, store.ErrNotFound)
+	}},
+	{name: "what is at work or waits is never old", run: func(w *world) {
+		running, parked := w.begin(), w.begin()
+		parked.call("c1", opaque)
+		parked.card("c1", 10000*time.Hour)
+		parked.park()
+		w.db.Elapse(w, 50*week)
+		n, err := w.Retain(w.Context(), tenant, time.Hour, 10)
+		if w.ok(err); n != 0 {
+			w.Errorf("%d sessions went", n)
+		}
+		w.entries(running.id)
+		w.entries(parked.id)
+	}},
+	{name: "a fork outlives its ancestors", run: func(w *world) {
+		t := w.begin()
+		t.must(nil, result("c1", good, bytes.Repeat([]byte("large "), 20<<10)), answer("kingfisher"))
+		f := t.fork(3)
+		f.accept()
+		g := f.fork(f.last)
+		before := w.entries(g.id)
+		t.end()
+		f.end()
+		w.db.Elapse(w, week)
+		n, err := w.Retain(w.Context(), tenant, 24*time.Hour, 10)
+		if w.ok(err); n != 2 {
+			w.Fatalf("%d sessions went, want 2", n)
+		}
+		w.db.Elapse(w, week)
+		w.ok(w.Tidy(w.Context()))
+		after := w.entries(g.id)
+		if kinds(after) != kinds(before) || !bytes.Equal(after[2].Body.GetToolResult().GetContent(), before[2].Body.GetToolResult().GetContent()) {
+			w.Errorf("kinds are %s, were %s", kinds(after), kinds(before))
+		}
+		now, err := w.Session(w.Context(), tenant, g.id)
+		if w.ok(err); now.Parent != f.id {
+			w.Errorf("session is %+v", now)
+		}
+		c := w.claimOne(w, w.executor(), g.id)
+		g.claim = c
+		g.accept()
+		w.index()
+		if hits := w.search("large"); len(hits) != 1 || hits[0].Session != g.id {
+			w.Errorf("hits are %+v", hits)
+		}
+	}},
+	{name: "erasure leaves a marker and no bytes", run: func(w *world) {
+		t := w.begin()
+		t.must(nil, result("c1", good, bytes.Repeat([]byte("private "), 20<<10)))
+		f := t.fork(3)
+		w.ok(w.PutCheckpoint(w.Context(), t.claim, store.Checkpoint{Seq: 3, Version: 1}))
+		w.index()
+		large := digestOfLast(w, t)
+		w.ok(w.Erase(w.Context(), tenant, t.id, 3, "asked for"))
+		w.ok(w.Erase(w.Context(), tenant, t.id, 3, "asked for"))
+		w.is(w.Erase(w.Context(), tenant, t.id, 99, "asked for"), store.ErrNotFound)
+		for _, id := range []*turn{t, f} {
+			e := w.entries(id.id)[2]
+			if e.Kind != journal.KindRedaction || e.Call != "c1" || e.Body.GetRedaction().GetKind() != int32(journal.KindToolResult) {
+				w.Errorf("entry is %+v", e)
+			}
+		}
+		if hits := w.search("private"); len(hits) != 0 {
+			w.Errorf("hits are %+v", hits)
+		}
+		_, err := w.Blob(w.Context(), tenant, large)
+		w.is(err, store.ErrNotFound)
+		_, there, err := w.Checkpoint(w.Context(), t.id, 1)
+		if w.ok(err); there {
+			w.Error("a checkpoint may hold what was erased")
+		}
+		w.index()
+		if hits := w.search("private"); len(hits) != 0 {
+			w.Errorf("indexed again: %+v", hits)
+		}
+	}},
+	{name: "erasure reaches copies", run: func(w *world) {
+		t := w.begin()
+		t.must(nil, answer("private"))
+		deep := t
+		for range 35 {
+			w.ok(w.Release(w.Context(), deep.claim, 1000*time.Hour))
+			deep = deep.fork(deep.last)
+		}
+		w.ok(w.Erase(w.Context(), tenant, t.id, 3, "asked for"))
+		if e := w.entries(deep.id)[2]; e.Kind != journal.KindRedaction {
+			w.Errorf("the copy still is a %s", e.Kind)
+		}
+	}},
+	{name: "tidying again and again harms nothing", run: func(w *world) {
+		t := w.begin()
+		for range 3 {
+			w.ok(w.Tidy(w.Context()))
+		}
+		t.must(nil, answer("still here"))
+	}},
+}
+
+// digestOfLast is the digest of the body of the session's largest entry.
+func digestOfLast(w *world, t *turn) []byte {
+	w.Helper()
+	for _, e := range w.entries(t.id) {
+		if _, body, err := journal.Marshal(e.Body); err == nil && len(body) > 64<<10 {
+			return digest(string(body))
+		}
+	}
+	w.Fatal("no large entry")
+	return nil
+}
