@@ -18,10 +18,11 @@ const (
 	fastBytes  = 64 << 10
 )
 
-// A fast writer's pipe is left to fill for a moment when a pass found less than fullPass in it: page by
-// page, each pass would wake everybody who follows.
+// A fast writer's pipe is left alone for a moment after each pass. Page by page, each pass would wake
+// everybody who follows; and while one moves bytes the writer spins for the pipe, but sleeps when it
+// has filled it before.
 const (
-	fullPass   = 256 << 10
+	gathered   = 256 << 10
 	mostGather = time.Millisecond
 )
 
@@ -37,11 +38,11 @@ func (p *pace) note(now time.Time, n int64) {
 	p.fast = p.fast || p.moved >= fastBytes
 }
 
-// gather is how long to leave the pipe alone after a pass of n bytes: about as long as the next fullPass
-// takes to come, so that the pipe, which holds four of them, never fills meanwhile.
-func (p *pace) gather(n int64) time.Duration {
-	if !p.fast || n >= fullPass {
+// gather is how long to leave the pipe alone: as long as bytes took to come and go lately, for a quarter of
+// what it holds. A writer that is faster than its readers fills it whole meanwhile.
+func (p *pace) gather() time.Duration {
+	if !p.fast {
 		return 0
 	}
-	return min(paceWindow*fullPass/time.Duration(max(p.moved, p.before)), mostGather)
+	return min(paceWindow*gathered/time.Duration(max(p.moved, p.before)), mostGather)
 }

@@ -53,14 +53,11 @@ func TestPipeIsLeftToFillForAsLongAsItsWriterNeeds(t *testing.T) {
 			for i := range 200 {
 				now = now.Add(500 * time.Microsecond)
 				p.note(now, c.bytes)
-				if d := p.gather(1); i > 100 && d > c.most {
+				if d := p.gather(); i > 100 && d > c.most {
 					t.Fatalf("waits %s", d)
 				}
-				if d := p.gather(fullPass); d != 0 {
-					t.Fatalf("waits %s after a full pass", d)
-				}
 			}
-			if d := p.gather(1); d < c.least || d > c.most {
+			if d := p.gather(); d < c.least || d > c.most {
 				t.Errorf("waits %s", d)
 			}
 		})

@@ -69,9 +69,8 @@ type Pump struct {
 const MostPiped = 1 << 20
 
 const (
-	// onePass is the most one splice moves. While it does, the writer waits for the pipe; and pages that
-	// come free by the hundred are cold when they are used again.
-	onePass = 256 << 10
+	// onePass is the most one splice moves.
+	onePass = MostPiped
 	// roomEvery is how many bytes go by between two looks for room, retryAfter how much time while
 	// there is none.
 	roomEvery  = 4 << 20
@@ -127,7 +126,7 @@ func (p *Pump) Run() error {
 		}
 		if p.pace.fast {
 			p.hurry()
-			rest(p.pace.gather(n))
+			rest(p.pace.gather())
 		}
 	}
 }
