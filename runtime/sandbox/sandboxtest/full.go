@@ -37,8 +37,7 @@ var fullCases = []Case{
 		fill(t)
 		err := t.box.WriteTree(t.ctx, "d", bytes.NewReader(archive(t, file("f", strings.Repeat("new", 100_000)))), sandbox.TreeOptions{})
 		t.is(err, syscall.ENOSPC)
-		t.holds("d/f", "old")
-		t.same("what is left", t.list("d"), []string{"f"})
+		treeErrors(t, err)
 	}},
 	{Name: "commands run on a full disk, and their codes arrive", Needs: Full, run: func(t *trial) {
 		fill(t)
