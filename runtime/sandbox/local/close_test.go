@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -113,5 +114,32 @@ func TestRemoveKnowsTheWorkingDirectoryByWhateverName(t *testing.T) {
 	}
 	if err := box.Remove(t.Context(), "self/a", sandbox.RemoveOptions{Recursive: true}); err != nil {
 		t.Error(err)
+	}
+}
+
+// e2b-dev/E2B#1034
+func TestWhatHeedsNoTermIsEndedWithItsProgram(t *testing.T) {
+	box := openAt(t, t.TempDir())
+	const script = `sh -c "trap '' TERM; echo \$\$; echo ready >&2; while :; do sleep 1000; done" & trap 'exit 3' TERM; wait; wait`
+	p, err := box.Start(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", script}, Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Hold(t.Context(), "until it is ready", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	pid := ""
+	exit, err := p.Follow(t.Context(), sandbox.Offsets{}, func(o sandbox.Output) error {
+		if o.Stream == sandbox.Stdout {
+			pid += string(o.Data)
+			return nil
+		}
+		return p.Hold(t.Context(), "until it is ready", 0)
+	})
+	if err != nil || exit.Code != 3 || exit.Cause != sandbox.CauseTimeout {
+		t.Fatalf("the program ended with %+v, error %v", exit, err)
+	}
+	if b, err := os.ReadFile("/proc/" + strings.TrimSpace(pid) + "/stat"); err == nil && !strings.Contains(string(b), ") Z ") {
+		t.Errorf("process %s still runs", pid)
 	}
 }
