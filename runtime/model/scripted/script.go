@@ -48,13 +48,14 @@ var kinds = []model.ErrorKind{
 // Verb is a tool that a plain line calls: the rest of the line is the value of one argument.
 type Verb struct{ Tool, Argument string }
 
-// DefaultVerbs are the verbs of plain lines that call tools.
+// DefaultVerbs call the runtime's own tools.
 func DefaultVerbs() map[string]Verb {
 	return map[string]Verb{
 		"run":  {Tool: "exec", Argument: "command"},
-		"read": {Tool: "read_file", Argument: "path"},
-		"list": {Tool: "read_dir", Argument: "path"},
-		"ask":  {Tool: "ask", Argument: "question"},
+		"read": {Tool: "read", Argument: "path"},
+		"list": {Tool: "list", Argument: "path"},
+		"grep": {Tool: "grep", Argument: "pattern"},
+		"glob": {Tool: "glob", Argument: "pattern"},
 	}
 }
 
@@ -155,7 +156,7 @@ func (p *parser) before(s *step, verb, value string) (bool, error) {
 
 func (p *parser) add(s *step, verb, value string) error {
 	switch verb {
-	case "say":
+	case "say", "ask":
 		if s.Text != "" {
 			s.Text += "\n"
 		}

@@ -10,6 +10,7 @@
 //	+ read: notes.txt              another call in the same answer
 //	call: any_tool {"a": 1}        a call of any tool
 //	say: I saw {{result}}          the end of the turn; {{result}} is the last result, {{input}} the last input
+//	ask: shall I go on?            the same, with a question: the next input is the person's answer
 //	stall: and then                text, then silence until the caller goes
 //	{"text":"hi","calls":[{"tool":"exec","args":{"command":"ls"}}],"delay_ms":100,"every_ms":10,"errors":[{"kind":"server"}]}
 //

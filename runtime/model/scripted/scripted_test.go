@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/tools"
 )
 
 func create(t *testing.T, script string) *Client {
@@ -72,7 +73,7 @@ say: I saw {{result}}
 `
 
 var spoken = []string{
-	`(first I look) | exec{"command":"ls \"a b\" <c>"} | read_file{"path":"notes.txt"} tools`,
+	`(first I look) | exec{"command":"ls \"a b\" <c>"} | read{"path":"notes.txt"} tools`,
 	`any_tool{"n": 1.0, "s":"\ud800"} tools`,
 	`mid | exec{"command":"true"} tools`,
 	"I saw res\nand you said go end",
@@ -118,6 +119,20 @@ func TestInputIsTheScript(t *testing.T) {
 		a, err := c.Ask(t.Context(), next, nil)
 		if err != nil || show(a) != want {
 			t.Errorf("%q: %s, %v", input, show(a), err)
+		}
+	}
+}
+
+// A plain line calls a tool that there is, with arguments that it takes.
+func TestDefaultVerbsAreToolsOfTheRuntime(t *testing.T) {
+	schemas := map[string]json.RawMessage{}
+	for _, tool := range tools.Builtin() {
+		schemas[tool.Name] = tool.Schema
+	}
+	for verb, v := range DefaultVerbs() {
+		var schema struct{ Properties map[string]any }
+		if err := json.Unmarshal(schemas[v.Tool], &schema); err != nil || schema.Properties[v.Argument] == nil {
+			t.Errorf("%s: tool %s has no argument %s (%v)", verb, v.Tool, v.Argument, err)
 		}
 	}
 }
