@@ -171,10 +171,19 @@ func TestImpossibleOrdersAreRefused(t *testing.T) {
 	}
 }
 
+// OpenHands/software-agent-sdk#4487: there is no pointer to a head that could be torn from the entries. The head is the
+// highest number, and a hole or a repeat below it is told.
 func TestGapInTheNumbersIsRefused(t *testing.T) {
-	all := entries(t, begun)
-	if _, err := journal.Fold(append(all[:1:1], all[2:]...)); err == nil {
-		t.Error("a journal without its second entry folded")
+	all := entries(t, asked+"model_delta { text: \"a\" }\nmodel_delta { text: \"b\" }\nmodel_delta { text: \"c\" }")
+	n := len(all)
+	for name, journaled := range map[string][]journal.Entry{
+		"a hole":   append(all[:n-2:n-2], all[n-1]),
+		"a repeat": append(all[:n:n], all[n-1]),
+		"swapped":  append(all[:n-2:n-2], all[n-1], all[n-2]),
+	} {
+		if _, err := journal.Fold(journaled); err == nil {
+			t.Errorf("a journal with %s folded", name)
+		}
 	}
 }
 

@@ -94,6 +94,15 @@ func TestSecretsThatLieOverEachOtherLeaveNothing(t *testing.T) {
 	}
 }
 
+// A key right after another is one too, and a stream that goes on after the first says the same.
+func TestSecretBehindASecretIsMasked(t *testing.T) {
+	r := secrets.NewRedactor(apiKey)
+	got, masks := r.Redact([]byte(apiKey + "AKIAIOSFODNN7EXAMPLE."))
+	if string(got) != "[secret][secret]." || masks != 2 {
+		t.Errorf("%d masks: %q", masks, got)
+	}
+}
+
 func TestShortValuesAreNotMasked(t *testing.T) {
 	if secrets.Masks("12345") || !secrets.Masks("123456") {
 		t.Error("the shortest value that is masked has 6 bytes")
@@ -143,6 +152,7 @@ func FuzzEveryCutGivesTheSame(f *testing.F) {
 	for _, text := range []string{
 		"x " + apiKey + " y", "postgres://a:" + password + "@h", jwt + ". " + jwt, "sk-ant-0" + strings.Repeat("a", 30) + "!", "task-" + apiKey + "sk-1",
 		"-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY----- ghp_" + strings.Repeat("Z9", 20), "abcdefghijklmnop", "FlyV1 fm2_" + strings.Repeat("q", 30),
+		apiKey + "AKIAIOSFODNN7EXAMPLE", "xAKIAIOSFODNN7EXAMPLE",
 	} {
 		f.Add([]byte(text), 3, 9)
 	}

@@ -3,6 +3,8 @@ package tools_test
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -113,12 +115,18 @@ func TestOrderOfToolsIsTheirNames(t *testing.T) {
 }
 
 func TestWrongToolsAreRefused(t *testing.T) {
+	beside := filepath.Join(t.TempDir(), "schema.json")
+	if err := os.WriteFile(beside, []byte(`{"type":"object"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for name, change := range map[string]func(*tools.Tool){
-		"name":                        func(tool *tools.Tool) { tool.Name = "a b" },
-		"nothing to run":              func(tool *tools.Tool) { tool.Run = nil },
-		"no schema":                   func(tool *tools.Tool) { tool.Schema = nil },
-		"a schema of something else":  func(tool *tools.Tool) { tool.Schema = json.RawMessage(`{"type":"string"}`) },
-		"a schema that reads files":   func(tool *tools.Tool) { tool.Schema = json.RawMessage(`{"type":"object","$ref":"file:///etc/passwd"}`) },
+		"name":                       func(tool *tools.Tool) { tool.Name = "a b" },
+		"nothing to run":             func(tool *tools.Tool) { tool.Run = nil },
+		"no schema":                  func(tool *tools.Tool) { tool.Schema = nil },
+		"a schema of something else": func(tool *tools.Tool) { tool.Schema = json.RawMessage(`{"type":"string"}`) },
+		"a schema that reads files": func(tool *tools.Tool) {
+			tool.Schema = json.RawMessage(`{"type":"object","$ref":"file://` + beside + `"}`)
+		},
 		"a schema that asks a server": func(tool *tools.Tool) { tool.Schema = json.RawMessage(`{"type":"object","$ref":"http://localhost/s"}`) },
 		"a malformed schema":          func(tool *tools.Tool) { tool.Schema = json.RawMessage(`{"type":"object","properties":3}`) },
 	} {

@@ -64,17 +64,21 @@ func TestSearchIsTheSameOnGNUAndBusybox(t *testing.T) {
 			b.put("with space/é.md", "ünïcode func\n")
 			b.put("line\nend.txt", "x\n")
 			b.put("bin", "\x00\xfffunc\xff\n")
+			b.put("-dash/g.go", "func g\n")
 			b.searches()
 		})
 	}
 }
 
 func (b *bench) searches() {
-	b.says(false, "a.go\nd/b.go\n", "glob", "pattern", "**/*.go")
+	b.says(false, "-dash/g.go\na.go\nd/b.go\n", "glob", "pattern", "**/*.go")
+	b.says(false, "-dash/g.go\n", "glob", "pattern", "*", "path", "-dash")
+	b.says(false, "-dash/g.go:1:func g\n", "grep", "pattern", "func", "path", "-dash")
+	b.says(false, "bin:1:\x00\xfffunc\xff\n", "grep", "pattern", "func", "include", "bin")
 	b.says(false, "a.go\n", "glob", "pattern", "*.go")
 	b.says(false, "d/b.go\nd/e/c.txt\n", "glob", "pattern", "**/*.{go,txt}", "path", "d")
 	b.says(false, "\"line\\nend.txt\"\n", "glob", "pattern", "line*")
-	b.says(false, "-e\n", "glob", "pattern", "-*")
+	b.says(false, "-e\n", "glob", "pattern", "-?")
 	b.says(false, "[nothing matches]", "glob", "pattern", "*.rs")
 	b.says(true, `The pattern "[" is malformed.`, "glob", "pattern", "[")
 

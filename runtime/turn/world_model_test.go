@@ -48,12 +48,16 @@ func (w *world) check(request model.Request, agent agentName) {
 	}
 	for _, m := range request.Messages {
 		for _, b := range m.Blocks {
-			if b.Raw == nil {
+			if b.Raw == nil || m.Provider != agent.provider {
+				// Bytes go to their own provider only.
 				continue
 			}
 			by, known := w.said[string(b.Raw)]
 			if !known {
 				w.t.Fatalf("nobody said %q", b.Raw)
+			}
+			if read, err := model.Decode(agent.provider, b.Raw); b.Kind == model.KindToolCall && (err != nil || read.CallID != b.CallID) {
+				w.t.Fatalf("the result of %q would go to %q, %v", b.CallID, b.Raw, err)
 			}
 			// anthropics/claude-code#63147, openclaw/openclaw#120596
 			if b.Kind == model.KindThinking && by != agent {
