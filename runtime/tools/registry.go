@@ -52,7 +52,8 @@ type Result struct {
 	Content []byte
 	// Failed: the call did not do what was asked.
 	Failed bool
-	// Exit is how its command ended, nil when it has none.
+	// Exit is how its command ended. It is nil for a tool that runs none; of an attached one the operation is then over, and its
+	// exec_exited says no more.
 	Exit *sandbox.Exit
 	// Lost: the command's end will never be known.
 	Lost *sandbox.LostError

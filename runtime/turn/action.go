@@ -70,7 +70,7 @@ type RunPureAgain struct{ Call string }
 type SendKeyedAgain struct{ Call, Key string }
 
 // ResumeExec asks the machine for a command by its id: it is started if it never was, and its output goes on
-// at the durable offset. Its end appends exec_exited or exec_lost, and tool_result.
+// at the durable offset. Its end appends exec_exited or exec_lost, unless the fold has it, and tool_result.
 type ResumeExec struct{ Call, Exec string }
 
 // SignalExec ends a command: TERM, and KILL after the command's grace.

@@ -138,6 +138,7 @@ func TestNextOwnerAfterEachCrash(t *testing.T) {
 			[]turn.Action{turn.DeliverDecision{Call: "c1", Decision: approved}},
 		},
 		{
+			// Agenta-AI/agenta#5592: decided, and the start that should follow failed.
 			"09 delivered, not consumed", oneCall("OPAQUE", "ASK") + card + granted + tookOver, heir(),
 			[]turn.Action{turn.StartTool{Call: "c1", Class: journalv1.EffectClass_EFFECT_CLASS_OPAQUE, Journaled: true, ApprovalID: "a1"}},
 		},
