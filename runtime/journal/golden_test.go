@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
-	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltest"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltext"
 )
 
 // update writes the files of journals that have none yet: a file that is there is of a build that was
@@ -60,18 +60,18 @@ func golden(t *testing.T, name string) []journal.Entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := journaltest.Parse(string(text))
+	parsed, err := journaltext.Parse(string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	stored := file(t, name+".bin", func() []byte {
-		data, err := journaltest.Encode(parsed)
+		data, err := journaltext.Encode(parsed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return data
 	})
-	entries, err := journaltest.Decode([]byte(stored))
+	entries, err := journaltext.Decode([]byte(stored))
 	if err != nil {
 		t.Fatal(err)
 	}

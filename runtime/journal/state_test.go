@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
-	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltest"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltext"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 )
 
@@ -44,7 +44,7 @@ approval_requested { approval_id: "a2" call_id: "c2" args_sha256: "d2" expires_a
 
 func entries(t *testing.T, text string) []journal.Entry {
 	t.Helper()
-	parsed, err := journaltest.Parse(text)
+	parsed, err := journaltext.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestImpossibleOrdersAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			untouched, _ := state.Checkpoint()
-			after, err := journaltest.ParseAfter(before, c.entry)
+			after, err := journaltext.ParseAfter(before, c.entry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,7 +207,7 @@ func TestEditIsWhatMayRun(t *testing.T) {
 func TestForkInheritsNothingUnderWay(t *testing.T) {
 	parent := entries(t, carded)
 	for cut := 1; cut <= len(parent); cut++ {
-		forked, err := journaltest.ParseAfter(parent[:cut:cut], "session b\nfence 0\nsubmission -\nsession_forked { parent_id: \"$a\" parent_seq: "+strconv.Itoa(cut)+" }\nsubmission 9\ninput_accepted { ordinal: 1 }")
+		forked, err := journaltext.ParseAfter(parent[:cut:cut], "session b\nfence 0\nsubmission -\nsession_forked { parent_id: \"$a\" parent_seq: "+strconv.Itoa(cut)+" }\nsubmission 9\ninput_accepted { ordinal: 1 }")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
-	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltest"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltext"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/turn"
 )
@@ -65,14 +65,14 @@ turn_started { attempt: 2 }
 )
 
 var (
-	first    = journaltest.Submission("1")
+	first    = journaltext.Submission("1")
 	approved = turn.Decision{ApprovalID: "a1", Decision: journalv1.Decision_DECISION_APPROVED, By: "ann"}
-	key      = turn.IdempotencyKey(journaltest.Session("a"), "c1")
+	key      = turn.IdempotencyKey(journaltext.Session("a"), "c1")
 )
 
 func state(t *testing.T, text string) *journal.State {
 	t.Helper()
-	entries, err := journaltest.Parse(text)
+	entries, err := journaltext.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

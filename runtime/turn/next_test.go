@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
-	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltest"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltext"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/turn"
 )
@@ -38,7 +38,7 @@ func running(calls ...string) map[string]bool {
 }
 
 func queued(name string, policy turn.OnBusy) []turn.Queued {
-	return []turn.Queued{{ID: journaltest.Submission(name), Policy: policy}}
+	return []turn.Queued{{ID: journaltext.Submission(name), Policy: policy}}
 }
 
 // mixed asks for a gated call c1 and a free one c2.
@@ -162,13 +162,13 @@ func TestAdmissionByPolicy(t *testing.T) {
 func TestSecondInputWaits(t *testing.T) {
 	expect(t, state(t, requested), here(func(f *turn.Facts) { f.ModelRunning, f.Queued = true, queued("2", turn.Queue) }))
 	settled := said + `submission_settled { outcome: SETTLED_OUTCOME_COMPLETED }`
-	expect(t, state(t, settled), here(func(f *turn.Facts) { f.Queued = queued("2", turn.Queue) }), turn.AcceptInput{Submission: journaltest.Submission("2")})
+	expect(t, state(t, settled), here(func(f *turn.Facts) { f.Queued = queued("2", turn.Queue) }), turn.AcceptInput{Submission: journaltext.Submission("2")})
 }
 
 func TestQueuedInputCanBeCancelled(t *testing.T) {
 	expect(t, state(t, created), here(func(f *turn.Facts) {
-		f.Queued = append(queued("2", turn.Queue), turn.Queued{ID: journaltest.Submission("3"), Cancel: true})
-	}), turn.Settle{Submission: journaltest.Submission("3"), Outcome: journalv1.SettledOutcome_SETTLED_OUTCOME_CANCELLED, Error: "cancelled before it began"})
+		f.Queued = append(queued("2", turn.Queue), turn.Queued{ID: journaltext.Submission("3"), Cancel: true})
+	}), turn.Settle{Submission: journaltext.Submission("3"), Outcome: journalv1.SettledOutcome_SETTLED_OUTCOME_CANCELLED, Error: "cancelled before it began"})
 }
 
 func TestCancelClosesEachThingInItsWay(t *testing.T) {
@@ -327,7 +327,7 @@ func TestClockOfACommandStandsWhileItAsks(t *testing.T) {
 		turn.HoldExec{Exec: "x1"}, turn.ResumeExec{Call: "c1", Exec: "x1"})
 	granted := asking + `approval_decided { approval_id: "a9" call_id: "x1/k" decision: DECISION_APPROVED }`
 	expect(t, state(t, granted), held, turn.HoldExec{Exec: "x1"},
-		turn.StartTool{Call: "x1/k", Class: journalv1.EffectClass_EFFECT_CLASS_KEYED, Journaled: true, ApprovalID: "a9", Key: turn.IdempotencyKey(journaltest.Session("a"), "x1/k")})
+		turn.StartTool{Call: "x1/k", Class: journalv1.EffectClass_EFFECT_CLASS_KEYED, Journaled: true, ApprovalID: "a9", Key: turn.IdempotencyKey(journaltext.Session("a"), "x1/k")})
 }
 
 // UKGovernmentBEIS/inspect_ai PR #4944: a call from within the sandbox meets the same policy as the model's.

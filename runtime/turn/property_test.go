@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
-	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltest"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltext"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/turn"
 )
@@ -98,8 +98,8 @@ func (w *world) checkFork(state *journal.State, i int) {
 	}
 	for _, body := range fork {
 		entry := journal.Entry{
-			Session: journaltest.Session("b"), Seq: state.Seq + 1, Fence: 1, Kind: journal.KindOf(body),
-			Submission: journaltest.Submission("fork"), Body: body,
+			Session: journaltext.Session("b"), Seq: state.Seq + 1, Fence: 1, Kind: journal.KindOf(body),
+			Submission: journaltext.Submission("fork"), Body: body,
 		}
 		if err := state.Apply(entry); err != nil {
 			w.t.Fatalf("fork after entry %d: %v", i, err)

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
-	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltest"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltext"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/turn"
 )
@@ -90,7 +90,7 @@ func (w *world) append(submission uuid.UUID, bodies ...*journalv1.Body) {
 			w.t.Fatalf("unmarshal: %v", err)
 		}
 		entry := journal.Entry{
-			Session: journaltest.Session("a"), Seq: w.state.Seq + 1, Fence: w.facts.Fence, Kind: kind,
+			Session: journaltext.Session("a"), Seq: w.state.Seq + 1, Fence: w.facts.Fence, Kind: kind,
 			Submission: submission, Call: journal.CallOf(body), At: time.UnixMilli(1).UTC(), Body: body,
 		}
 		if err := w.state.Apply(entry); err != nil {
@@ -155,7 +155,7 @@ func (w *world) send() {
 		return
 	}
 	w.facts.Queued = append(w.facts.Queued, turn.Queued{
-		ID: journaltest.Submission(fmt.Sprint(w.submissions)), Policy: policy, Cancel: w.maybe("cancel queued", 5),
+		ID: journaltext.Submission(fmt.Sprint(w.submissions)), Policy: policy, Cancel: w.maybe("cancel queued", 5),
 	})
 }
 

@@ -1,4 +1,4 @@
-// Package journaltest reads journals that are written as text: for tables of histories in tests, and for
+// Package journaltext reads journals that are written as text: for tables of histories in tests, and for
 // the corpus of journals that every build must fold.
 //
 // A line is a directive or the text form of a journalv1.Body:
@@ -11,7 +11,7 @@
 //
 // In a body, $name stands for the id of the session of that name. A body goes on over lines that are
 // indented further.
-package journaltest
+package journaltext
 
 import (
 	"fmt"
