@@ -29,14 +29,20 @@ func (s *State) mayAccept(entry Entry, ordinal int64) string {
 	switch {
 	case entry.Submission == uuid.Nil:
 		return "it has no submission"
-	case s.Open() != nil:
-		return "another submission is open"
+	case s.Open() != nil && !s.betweenSteps():
+		return "another submission is open, and in the midst of a step"
 	case s.submission(entry.Submission) != nil:
 		return "the submission was accepted or settled before"
 	case ordinal <= s.lastOrdinal():
 		return "a later submission was accepted before it"
 	}
 	return ""
+}
+
+// betweenSteps: the open submission has begun, and a model call or an end is what follows. An input may join it here.
+func (s *State) betweenSteps() bool {
+	phase := s.Phase()
+	return phase == PhaseNeedModel || phase == PhaseSettling
 }
 
 // lastOrdinal counts within this session only: a fork numbers its submissions anew.
@@ -54,7 +60,11 @@ func (s *State) lastOrdinal() int64 {
 }
 
 func (s *State) begin(entry Entry, ordinal int64, input *Input) {
-	s.Submissions = append(s.Submissions, &Submission{ID: entry.Submission, Ordinal: ordinal, InputSeq: entry.Seq})
+	submission := &Submission{ID: entry.Submission, Ordinal: ordinal, InputSeq: entry.Seq}
+	if host := s.Open(); host != nil {
+		submission.Joins, submission.Attempt = host.ID, host.Attempt
+	}
+	s.Submissions = append(s.Submissions, submission)
 	s.Conversation = append(s.Conversation, Item{Seq: entry.Seq, Input: input})
 	s.Answered, s.Trouble, s.Batch = false, nil, nil
 }
@@ -79,6 +89,8 @@ func (s *State) settle(entry Entry, settled *journalv1.SubmissionSettled) string
 	switch {
 	case !submission.Open():
 		return "the submission is settled"
+	case submission.Joins != uuid.Nil:
+		return "it ends with the submission that it joined"
 	case s.Request != nil:
 		return "a model call has no answer yet"
 	case len(s.Pending()) > 0:
@@ -88,6 +100,11 @@ func (s *State) settle(entry Entry, settled *journalv1.SubmissionSettled) string
 		return reason
 	}
 	s.close(submission, entry, settled)
+	for _, joined := range s.Submissions {
+		if joined.Open() && joined.Joins == submission.ID {
+			joined.Outcome, joined.SettledSeq = submission.Outcome, entry.Seq
+		}
+	}
 	s.Answered, s.Trouble, s.Batch = false, nil, nil
 	return ""
 }
@@ -156,8 +173,10 @@ func (s *State) fork(entry Entry, forked *journalv1.SessionForked) string {
 	for _, call := range s.Pending() {
 		call.close(&Result{Seq: entry.Seq, Outcome: journalv1.ToolOutcome_TOOL_OUTCOME_CANCELLED, Content: []byte(ForkedContent)})
 	}
-	if open := s.Open(); open != nil {
-		open.Outcome, open.Error, open.SettledSeq = journalv1.SettledOutcome_SETTLED_OUTCOME_CANCELLED, "forked", entry.Seq
+	for _, open := range s.Submissions {
+		if open.Open() {
+			open.Outcome, open.Error, open.SettledSeq = journalv1.SettledOutcome_SETTLED_OUTCOME_CANCELLED, "forked", entry.Seq
+		}
 	}
 	s.Ancestors = append(s.Ancestors, Cut{Session: parent, Seq: s.Seq})
 	s.Answered, s.Batch = false, nil

@@ -18,7 +18,7 @@ type State struct {
 	// Seq of the last entry, and the fence it was written under.
 	Seq   int64 `json:"seq"`
 	Fence int64 `json:"fence"`
-	// Submissions that were begun or settled, in that order. At most the last is open.
+	// Submissions that were begun or settled, in that order. At most one is open, but for those that joined it.
 	Submissions []*Submission `json:"submissions,omitempty"`
 	// Conversation is what a model may see, in order.
 	Conversation []Item `json:"conversation,omitempty"`
@@ -51,6 +51,8 @@ type Cut struct {
 type Submission struct {
 	ID      uuid.UUID `json:"id"`
 	Ordinal int64     `json:"ordinal"`
+	// Joins is the one whose turn its input became a part of; they end together.
+	Joins uuid.UUID `json:"joins,omitzero"`
 	// InputSeq is 0 for one that was settled before it was begun.
 	InputSeq int64 `json:"input_seq"`
 	// Attempt of the last turn_started; 0 before the first.
@@ -199,7 +201,7 @@ type Trouble struct {
 // Open is the submission that is being worked on, nil when there is none.
 func (s *State) Open() *Submission {
 	for i := len(s.Submissions) - 1; i >= 0; i-- {
-		if s.Submissions[i].Open() {
+		if s.Submissions[i].Open() && s.Submissions[i].Joins == uuid.Nil {
 			return s.Submissions[i]
 		}
 	}

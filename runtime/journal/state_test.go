@@ -97,7 +97,9 @@ func TestImpossibleOrdersAreRefused(t *testing.T) {
 	cases := []struct{ name, before, entry string }{
 		{"a session that was not created", ``, `input_accepted { ordinal: 1 }`},
 		{"created twice", `session_created {}`, `session_created {}`},
-		{"a second input while one is open", begun, "submission 2\ninput_accepted { ordinal: 2 }"},
+		{"a second input in the midst of a step", asked, "submission 2\ninput_accepted { ordinal: 2 }"},
+		{"a second input before the first attempt", strings.TrimSuffix(begun, "turn_started { attempt: 1 }\n"), "submission 2\ninput_accepted { ordinal: 2 }"},
+		{"an end of its own for what joined", begun + "submission 2\ninput_accepted { ordinal: 2 }", "submission_settled { outcome: SETTLED_OUTCOME_COMPLETED }"},
 		{"the same input again", begun + "submission_settled { outcome: SETTLED_OUTCOME_CANCELLED }", `input_accepted { ordinal: 2 }`},
 		{"an older input", begun + "submission_settled { outcome: SETTLED_OUTCOME_CANCELLED }\nsubmission 2", `input_accepted { ordinal: 1 }`},
 		{"an attempt again", begun, `turn_started { attempt: 1 }`},
@@ -287,6 +289,20 @@ func TestErasedEntriesLeaveTheirPlace(t *testing.T) {
 		redaction { kind: 16 reason: "call c2" }`)
 	if state.Phase() != journal.PhaseNeedModel || state.Redacted != 4 || string(state.Calls["c2"].Result.Content) != journal.RedactedContent {
 		t.Errorf("phase %s, %d redacted, call %+v", state.Phase(), state.Redacted, state.Calls["c2"])
+	}
+}
+
+func TestInputThatJoinsEndsWithItsHost(t *testing.T) {
+	joined := begun + "submission 2\ninput_accepted { ordinal: 2 parts { text: \"and that\" } }\nsubmission 1\n"
+	state := fold(t, joined)
+	if open := state.Open(); open.Ordinal != 1 || state.Phase() != journal.PhaseNeedModel || len(state.Conversation) != 2 {
+		t.Errorf("open is %d, phase %s", open.Ordinal, state.Phase())
+	}
+	state = fold(t, joined+`submission_settled { outcome: SETTLED_OUTCOME_CANCELLED }`)
+	for _, submission := range state.Submissions {
+		if submission.Outcome != journalv1.SettledOutcome_SETTLED_OUTCOME_CANCELLED || submission.SettledSeq != 5 {
+			t.Errorf("submission %d: %s at %d", submission.Ordinal, submission.Outcome, submission.SettledSeq)
+		}
 	}
 }
 

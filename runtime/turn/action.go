@@ -12,8 +12,11 @@ import (
 // until the journal or the Facts show it.
 type Action interface{ action() }
 
-// AcceptInput appends input_accepted for a queued submission.
-type AcceptInput struct{ Submission uuid.UUID }
+// AcceptInput appends input_accepted for a queued submission, or for one that joins the open one's turn.
+type AcceptInput struct {
+	Submission uuid.UUID
+	Joins      bool
+}
 
 // StartTurn appends turn_started.
 type StartTurn struct{ Attempt int32 }

@@ -108,15 +108,17 @@ func (d decider) card(call *journal.Call) []Action {
 	if decision, decided := d.decision(call); decided {
 		return []Action{DeliverDecision{Call: call.ID, Decision: decision}}
 	}
+	answered := len(d.facts.Joining) > 0
 	for _, queued := range d.facts.Queued {
-		if queued.Policy == Answer && !queued.Cancel {
-			return []Action{DeliverDecision{Call: call.ID, Here: true, Decision: Decision{
-				ApprovalID: call.Approval.ID, Decision: journalv1.Decision_DECISION_DENIED,
-				By: ByInput, Reason: "the user wrote something else instead",
-			}}}
-		}
+		answered = answered || queued.Policy == Answer && !queued.Cancel
 	}
-	return nil
+	if !answered {
+		return nil
+	}
+	return []Action{DeliverDecision{Call: call.ID, Here: true, Decision: Decision{
+		ApprovalID: call.Approval.ID, Decision: journalv1.Decision_DECISION_DENIED,
+		By: ByInput, Reason: "the user wrote something else instead",
+	}}}
 }
 
 func (d decider) decision(call *journal.Call) (Decision, bool) {

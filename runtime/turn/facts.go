@@ -25,6 +25,8 @@ type Facts struct {
 	GraceOver bool
 	// Queued are the submissions that wait, by ordinal.
 	Queued []Queued
+	// Joining are inputs that are to become part of the open submission's turn, by ordinal.
+	Joining []uuid.UUID
 	// Decisions that no approval_decided delivered yet, expiries included.
 	Decisions []Decision
 
@@ -78,6 +80,8 @@ const (
 	Interrupt OnBusy = "interrupt"
 	// Answer: it denies the open cards, and waits.
 	Answer OnBusy = "answer"
+	// Join: it denies the open cards, and is part of the turn from its next model call on.
+	Join OnBusy = "join"
 )
 
 // Admission is what the store does with an input.
@@ -98,7 +102,7 @@ func Admits(policy OnBusy, busy bool) Admission {
 		return AdmitIn
 	case policy == Reject:
 		return Refuse
-	case policy == Interrupt || policy == Answer:
+	case policy == Interrupt || policy == Answer || policy == Join:
 		return AdmitIn
 	}
 	return Admit

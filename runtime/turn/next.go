@@ -65,7 +65,11 @@ func (d decider) turn() []Action {
 	if d.facts.Attempt > d.open.Attempt && !d.state.Answered {
 		return []Action{StartTurn{Attempt: d.facts.Attempt}}
 	}
-	switch d.state.Phase() {
+	phase := d.state.Phase()
+	if boundary := phase == journal.PhaseNeedModel || phase == journal.PhaseSettling; boundary && len(d.facts.Joining) > 0 {
+		return []Action{AcceptInput{Submission: d.facts.Joining[0], Joins: true}}
+	}
+	switch phase {
 	case journal.PhaseNeedModel:
 		return d.needModel()
 	case journal.PhaseModelInFlight:

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journaltext"
@@ -150,6 +151,7 @@ func TestAdmissionByPolicy(t *testing.T) {
 		{turn.Reject, turn.Refuse, turn.AdmitIn},
 		{turn.Interrupt, turn.AdmitIn, turn.AdmitIn},
 		{turn.Answer, turn.AdmitIn, turn.AdmitIn},
+		{turn.Join, turn.AdmitIn, turn.AdmitIn},
 	}
 	for _, c := range cases {
 		if busy, idle := turn.Admits(c.policy, true), turn.Admits(c.policy, false); busy != c.busy || idle != c.idle {
@@ -163,6 +165,20 @@ func TestSecondInputWaits(t *testing.T) {
 	expect(t, state(t, requested), here(func(f *turn.Facts) { f.ModelRunning, f.Queued = true, queued("2", turn.Queue) }))
 	settled := said + `submission_settled { outcome: SETTLED_OUTCOME_COMPLETED }`
 	expect(t, state(t, settled), here(func(f *turn.Facts) { f.Queued = queued("2", turn.Queue) }), turn.AcceptInput{Submission: journaltext.Submission("2")})
+}
+
+func TestInputJoinsBetweenTheStepsOfATurn(t *testing.T) {
+	second := journaltext.Submission("2")
+	join := func(f *turn.Facts) { f.Joining = []uuid.UUID{second} }
+	accept := turn.AcceptInput{Submission: second, Joins: true}
+	expect(t, state(t, begun), here(join), accept)
+	expect(t, state(t, said), here(join), accept)
+	expect(t, state(t, requested), here(func(f *turn.Facts) { join(f); f.ModelRunning = true }))
+	expect(t, state(t, oneCall("OPAQUE", "ASK")+card), here(join), turn.DeliverDecision{Call: "c1", Here: true, Decision: turn.Decision{
+		ApprovalID: "a1", Decision: journalv1.Decision_DECISION_DENIED, By: turn.ByInput, Reason: "the user wrote something else instead",
+	}})
+	joined := said + "submission 2\ninput_accepted { ordinal: 2 parts { text: \"and that\" } }\n"
+	expect(t, state(t, joined), here(nil), turn.AskModel{Try: 1})
 }
 
 func TestQueuedInputCanBeCancelled(t *testing.T) {

@@ -43,7 +43,11 @@ func (w *world) do(action turn.Action) (done, died bool) {
 func (w *world) record(action turn.Action) {
 	switch a := action.(type) {
 	case turn.AcceptInput:
-		w.facts.Queued = w.facts.Queued[1:]
+		if a.Joins {
+			w.facts.Joining = w.facts.Joining[1:]
+		} else {
+			w.facts.Queued = w.facts.Queued[1:]
+		}
 		w.append(a.Submission, &journalv1.Body{Body: &journalv1.Body_InputAccepted{InputAccepted: &journalv1.InputAccepted{
 			Ordinal: int64(len(w.entries)), Parts: []*journalv1.Part{{Part: &journalv1.Part_Text{Text: "do it"}}},
 		}}})
@@ -104,6 +108,11 @@ func (w *world) settle(a turn.Settle) {
 	}}})
 	w.facts.Queued = slices.DeleteFunc(w.facts.Queued, func(q turn.Queued) bool { return q.ID == a.Submission })
 	if open {
+		// What did not come to join is queued.
+		for _, id := range w.facts.Joining {
+			w.facts.Queued = append(w.facts.Queued, turn.Queued{ID: id, Policy: turn.Queue})
+		}
+		w.facts.Joining = nil
 		w.facts.Cancel, w.facts.DeadlinePassed, w.facts.GraceOver, w.facts.Attempt = false, false, false, 1
 	}
 }
@@ -174,7 +183,7 @@ func (w *world) start(a turn.StartTool) {
 
 // park is refused while something is undelivered; else the session sleeps until somebody does something.
 func (w *world) park() (died bool) {
-	if len(w.facts.Decisions) > 0 {
+	if len(w.facts.Decisions)+len(w.facts.Joining) > 0 {
 		return false
 	}
 	w.claim()

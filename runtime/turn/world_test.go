@@ -150,8 +150,12 @@ func (w *world) send() {
 	}
 	w.inputs--
 	w.submissions++
-	policy := rapid.SampledFrom([]turn.OnBusy{turn.Queue, turn.Interrupt, turn.Answer, turn.Reject}).Draw(w.t, "policy")
+	policy := rapid.SampledFrom([]turn.OnBusy{turn.Queue, turn.Interrupt, turn.Answer, turn.Join, turn.Reject}).Draw(w.t, "policy")
 	if turn.Admits(policy, w.state.Open() != nil) == turn.Refuse {
+		return
+	}
+	if policy == turn.Join && w.state.Open() != nil {
+		w.facts.Joining = append(w.facts.Joining, journaltext.Submission(fmt.Sprint(w.submissions)))
 		return
 	}
 	w.facts.Queued = append(w.facts.Queued, turn.Queued{
