@@ -1,0 +1,110 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/turn"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// termGrace is how long a command has between TERM and KILL.
+	termGrace = 5 * time.Second
+	// holdTime is how long a command's clock stands at most, when nobody lets it go on.
+	holdTime = 24 * time.Hour
+	// askTime bounds one question to a machine about a command.
+	askTime = 30 * time.Second
+)
+
+// stopCall tells what works on a call here to end.
+func (s *session) stopCall(call string) {
+	s.noteStopped(call)
+	if this := s.calls[call]; this != nil {
+		this.stop(errStopped)
+	}
+}
+
+func (s *session) noteStopped(call string) {
+	s.stopped[call] = true
+	if s.stoppedAt.IsZero() {
+		s.stoppedAt = time.Now()
+	}
+}
+
+// signal ends a command: TERM to its process group, then KILL to all that it started. One that never started never will.
+func (s *session) signal(a turn.SignalExec) {
+	s.noteStopped(a.Call)
+	exec := s.state.Calls[a.Call].Exec
+	id, machine := exec.ID, exec.Machine
+	s.own(func() {
+		if err := s.endExec(id, machine); err != nil && s.ctx.Err() == nil {
+			s.log.WarnContext(s.ctx, "a command could not be told to end", "exec", id, "error", err)
+		}
+	})
+}
+
+func (s *session) endExec(id, machine string) error {
+	place, err := s.places.open(s.ctx, nil)
+	if err != nil || place.Machine != machine {
+		return err
+	}
+	forbidden, err := place.Box.Forbid(s.ctx, id)
+	if forbidden || err != nil && !errors.Is(err, sandbox.ErrUnsupported) {
+		return err
+	}
+	process, err := place.Box.Attach(s.ctx, id)
+	if err != nil {
+		return err
+	}
+	running, err := process.Signal(s.ctx, int(unix.SIGTERM), sandbox.Group)
+	if err != nil || !running {
+		return err
+	}
+	if err := pause(s.ctx, termGrace); err != nil {
+		return nil //nolint:nilerr // the claim is over
+	}
+	_, err = process.Signal(s.ctx, int(unix.SIGKILL), sandbox.Tree)
+	return err
+}
+
+// hold stops a command's clock, or lets it go on.
+func (s *session) hold(a turn.HoldExec) (did, error) {
+	s.held[a.Exec] = a.Hold
+	s.own(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, askTime)
+		defer cancel()
+		place, err := s.places.open(ctx, nil)
+		if err == nil {
+			d := time.Duration(0)
+			if a.Hold {
+				d = holdTime
+			}
+			err = s.holdFor(ctx, place, a.Exec, d)
+		}
+		if err != nil && s.ctx.Err() == nil {
+			s.log.WarnContext(ctx, "the clock of a command was not changed", "exec", a.Exec, "hold", a.Hold, "error", err)
+		}
+	})
+	return done, nil
+}
+
+func (s *session) holdFor(ctx context.Context, place *Place, exec string, d time.Duration) error {
+	process, err := place.Box.Attach(ctx, exec)
+	if err != nil {
+		return err
+	}
+	return process.Hold(ctx, "card", d)
+}
+
+// unhold lets the clock go on that an owner before may have stopped. A command that is not there has none.
+func (s *session) unhold(ctx context.Context, j job, place *Place) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	if err := s.holdFor(ctx, place, j.exec.ID, 0); err != nil {
+		s.log.DebugContext(ctx, "no clock was let go on", "exec", j.exec.ID, "error", err)
+	}
+}
