@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -36,7 +35,7 @@ func TestTurnRunsACommandAndSettles(t *testing.T) {
 	}
 	for _, call := range state.Calls {
 		exec := uuid.MustParse(call.Exec.ID)
-		chunks, err := r.store.Output(t.Context(), tenant, exec, store.Stdout, 0, 100)
+		chunks, err := r.store.ReadOutput(t.Context(), tenant, exec, store.Stdout, 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,5 +56,4 @@ func TestTurnRunsACommandAndSettles(t *testing.T) {
 		now, err := r.store.Session(t.Context(), tenant, session)
 		return err == nil && now.State == store.SessionIdle
 	})
-	_ = time.Now
 }

@@ -75,7 +75,7 @@ func (o *output) last(stream sandbox.Stream, end int64) ([]byte, error) {
 	if end == 0 {
 		return nil, nil
 	}
-	chunks, err := o.session.options.Store.Output(o.ctx, o.session.claim.Tenant, o.exec, store.Stream(stream), end-1, 1)
+	chunks, err := o.session.options.Store.ReadOutput(o.ctx, o.session.claim.Tenant, o.exec, store.Stream(stream), end-1, 1)
 	if err != nil || len(chunks) == 0 {
 		return nil, err
 	}

@@ -60,14 +60,11 @@ func newRigAsking(t *testing.T, m model.Model, rules []tools.Rule, more ...tools
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, url: pgtest.Database(t), dir: t.TempDir(), agent: driver.Agent{
+	r := &rig{t: t, url: pgtest.Migrated(t), dir: t.TempDir(), agent: driver.Agent{
 		Agent: turn.Agent{Provider: m.Provider(), Model: "test", System: "be good"}, Model: m, Tools: registry,
 	}}
 	for _, tool := range registry.Tools() {
 		r.agent.Agent.Tools = append(r.agent.Agent.Tools, model.ToolDef{Name: tool.Name, Description: tool.Description, Schema: tool.Schema})
-	}
-	if err := store.Migrate(t.Context(), r.url); err != nil {
-		t.Fatal(err)
 	}
 	r.store = r.connect()
 	r.places = driver.NewLocal(r.dir, quiet())
