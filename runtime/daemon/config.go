@@ -2,16 +2,52 @@ package daemon
 
 import "time"
 
-// Config of a replica.
+// Config of a replica: flags, each with a variable of the environment. What is secret is in Secrets.
 type Config struct {
-	// DatabaseURL of Postgres; not through a pooler in transaction mode.
+	Listen    string        `env:"FLYFLEET_LISTEN" default:"[::]:8090" help:"Address of the HTTP listener."`
+	Sessions  int           `env:"FLYFLEET_SESSIONS" default:"1000" help:"How many sessions this replica runs at once."`
+	DrainTime time.Duration `env:"FLYFLEET_DRAIN_TIME" default:"30s" help:"How long a stop waits for calls whose outcome would become unknown."`
+	TTL       time.Duration `name:"lease-ttl" env:"FLYFLEET_LEASE_TTL" default:"15s" help:"How long after its last beat a replica counts as dead. The same for all replicas."`
+	TenantCap int           `env:"FLYFLEET_TENANT_CAP" default:"0" help:"How many sessions of one tenant run at once; 0 is no limit."`
+	CardTime  time.Duration `env:"FLYFLEET_CARD_TIME" default:"168h" help:"How long a person has to decide."`
+
+	Agents   string `env:"FLYFLEET_AGENTS" help:"JSON file of agents; without it there is one agent, whatever the name of a session's."`
+	Provider string `env:"FLYFLEET_MODEL_PROVIDER" default:"scripted" help:"scripted, anthropic or openai; with a colon and a name for another server that speaks the same API."`
+	Model    string `env:"FLYFLEET_MODEL" help:"The provider's name of the model."`
+	ModelURL string `name:"model-url" env:"FLYFLEET_MODEL_URL" help:"Base URL of the provider's API."`
+	Script   string `env:"FLYFLEET_MODEL_SCRIPT" help:"File of the scripted model; without it each input is its own script."`
+	System   string `env:"FLYFLEET_SYSTEM" help:"System prompt of the one agent."`
+
+	Workspaces string `env:"FLYFLEET_WORKSPACES" help:"Directory below which sessions work on this computer, without isolation: for trying, with one replica."`
+	Machine    string `env:"FLYFLEET_MACHINE" help:"One machine for all sessions, app/machine@host:port: for trying."`
+	Transport  string `env:"FLYFLEET_TRANSPORT" help:"How the private network is reached: direct or socks5://…"`
+	Fleet      string `env:"FLYFLEET_FLEET" help:"Fleet whose machines are used."`
+	Org        string `env:"FLY_ORG" help:"Organization of the fleet's apps."`
+}
+
+// Secrets of a replica come by the environment only: command lines can be read by others.
+type Secrets struct {
+	// DatabaseURL of Postgres, FLYFLEET_DATABASE_URL; not through a pooler in transaction mode.
 	DatabaseURL string
-	// Listen is the address of the HTTP listener, host:port.
-	Listen string
-	// Workspaces is the directory below which sessions work on this computer, when they are not given machines.
-	Workspaces string
-	// Sessions is how many sessions the replica runs at once.
-	Sessions int
-	// DrainTime bounds how long a stop waits for what cannot be handed over.
-	DrainTime time.Duration
+	// SigningKey signs tokens for machines, FLYFLEET_SIGNING_KEY: a key, or the absolute path of a 0600 file with one.
+	SigningKey string
+	// ModelKey is the provider's API key, FLYFLEET_MODEL_KEY.
+	ModelKey string
+	// SealingKeys seal credentials, FLYFLEET_SEALING_KEYS: id:base64 of 32 bytes, the newest first, or a file's path.
+	SealingKeys string
+	// FlyToken is the platform's API token, FLY_API_TOKEN.
+	FlyToken string
+}
+
+// SecretsFrom reads them.
+func SecretsFrom(get func(string) string) Secrets {
+	return Secrets{
+		DatabaseURL: get("FLYFLEET_DATABASE_URL"), SigningKey: get("FLYFLEET_SIGNING_KEY"), ModelKey: get("FLYFLEET_MODEL_KEY"),
+		SealingKeys: get("FLYFLEET_SEALING_KEYS"), FlyToken: get("FLY_API_TOKEN"),
+	}
+}
+
+// known are the values that are masked wherever they show up.
+func (s Secrets) known() []string {
+	return []string{s.DatabaseURL, s.SigningKey, s.ModelKey, s.SealingKeys, s.FlyToken}
 }

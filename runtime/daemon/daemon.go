@@ -2,24 +2,120 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"time"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/driver"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/executor"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/secrets"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 )
 
+// requestTime is how long requests under way have at a stop.
+const requestTime = 5 * time.Second
+
 // Run is a replica's life: it serves until ctx ends, then hands over what it has.
-func Run(ctx context.Context, c Config, log *slog.Logger) error {
-	db, err := store.Open(ctx, store.Options{URL: c.DatabaseURL, Log: log})
+func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
+	if s.DatabaseURL == "" {
+		return errors.New("FLYFLEET_DATABASE_URL is not set: postgres://user:password@host/database")
+	}
+	if err := store.Migrate(ctx, s.DatabaseURL); err != nil {
+		return err
+	}
+	db, err := store.Open(ctx, store.Options{URL: s.DatabaseURL, TTL: c.TTL, TenantCap: c.TenantCap, Log: log})
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	_ = gateway(c, db)
-	_, closing, err := machines(c, db, log)
+	turns, closing, err := newDriver(c, s, db, log)
 	if err != nil {
-		return fmt.Errorf("machines: %w", err)
+		return err
 	}
-	<-ctx.Done()
-	return closing()
+	defer func() {
+		if err := closing(); err != nil {
+			log.Warn("close the sessions' places", "error", err)
+		}
+	}()
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", c.Listen, err)
+	}
+	replica, err := executor.New(ctx, executor.Options{
+		Store: db, Runner: turns, Address: listener.Addr().String(), Version: wire.Build, Sessions: c.Sessions,
+		BeatEvery: c.TTL / 5, DrainTime: c.DrainTime, Log: log,
+	})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	return serve(ctx, listener, replica, db, gateway(c, db), log)
+}
+
+// newDriver puts together what runs turns.
+func newDriver(c Config, s Secrets, db *store.Store, log *slog.Logger) (*driver.Driver, func() error, error) {
+	all, err := newAgents(c, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	places, closing, err := machines(c, s, db, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := driver.Options{
+		Store: db, Agents: all, Machines: places, Known: s.known(), CardTime: c.CardTime, Jitter: rand.Float64, Log: log,
+	}
+	if s.SealingKeys != "" {
+		ring, err := secrets.ParseKeyring(s.SealingKeys)
+		if err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("FLYFLEET_SEALING_KEYS: %w", err), closing())
+		}
+		o.Sealer = ring
+	}
+	turns, err := driver.New(o)
+	return turns, closing, err
+}
+
+// serve runs the replica and its listener until ctx ends or one of them fails. Sessions are handed over while requests are
+// still answered, the last of them.
+func serve(ctx context.Context, listener net.Listener, replica *executor.Executor, db *store.Store, rest http.Handler, log *slog.Logger) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	server := &http.Server{
+		Handler:           (&own{store: db, executor: replica, stopping: ctx.Done(), rest: rest}).handler(),
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return requests },
+		Protocols:   new(http.Protocols),
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			stop(fmt.Errorf("serve: %w", err))
+		}
+	})
+	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "build", wire.Build)
+	err := replica.Run(ctx)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		err = errors.Join(err, cause)
+	}
+	last, cancel := context.WithTimeout(requests, requestTime)
+	defer cancel()
+	if shut := server.Shutdown(last); shut != nil {
+		// Streams that nobody ends by himself.
+		cut()
+		_ = server.Close()
+	}
+	parts.Wait()
+	log.Info("stopped")
+	return err
 }

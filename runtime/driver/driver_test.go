@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
 
@@ -26,6 +27,9 @@ func TestTurnRunsACommandAndSettles(t *testing.T) {
 	got := slices.DeleteFunc(kinds(entries), func(kind string) bool { return kind == "model_delta" })
 	if !slices.Equal(got, want) {
 		t.Fatalf("entries\n%v, want\n%v", got, want)
+	}
+	if n := count(entries, journal.KindSubmissionSettled); n != 1 {
+		t.Errorf("settled %d times", n)
 	}
 	if content := results(state)[0]; !strings.Contains(content, "hello\n") || !strings.Contains(content, "oops\n") || !strings.Contains(content, "[exit code 0]") {
 		t.Errorf("result %q", content)

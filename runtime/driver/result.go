@@ -42,14 +42,13 @@ func toolResult(call string, outcome journalv1.ToolOutcome, content []byte) *jou
 
 // execEnd is how the handle of an attached call ended. An operation on files has no output and no exit code.
 func execEnd(call *journal.Call, result tools.Result) (*journalv1.Body, store.ExecEnd, error) {
-	id, err := uuid.Parse(call.Exec.ID)
-	if err != nil {
-		return nil, store.ExecEnd{}, err
+	id, invalid := uuid.Parse(call.Exec.ID)
+	if invalid != nil {
+		return nil, store.ExecEnd{}, invalid
 	}
-	if lost := result.Lost; lost != nil {
-		return &journalv1.Body{Body: &journalv1.Body_ExecLost{ExecLost: &journalv1.ExecLost{
-			CallId: call.ID, ExecId: call.Exec.ID, Reason: lost.Reason, StdoutEnd: lost.Ends.Stdout, StderrEnd: lost.Ends.Stderr,
-		}}}, store.ExecEnd{ID: id, Lost: true, StdoutEnd: lost.Ends.Stdout, StderrEnd: lost.Ends.Stderr}, nil
+	if result.Lost != nil {
+		body, end := lostEnd(call, id, result.Lost)
+		return body, end, nil //nolint:nilerr // it says how the command ended
 	}
 	exit := sandbox.Exit{Cause: sandbox.CauseExited}
 	if result.Exit != nil {
@@ -61,6 +60,12 @@ func execEnd(call *journal.Call, result tools.Result) (*journalv1.Body, store.Ex
 	}}}, store.ExecEnd{
 		ID: id, Code: int32(exit.Code), StdoutEnd: exit.Ends.Stdout, StderrEnd: exit.Ends.Stderr,
 	}, nil
+}
+
+func lostEnd(call *journal.Call, id uuid.UUID, lost *sandbox.LostError) (*journalv1.Body, store.ExecEnd) {
+	return &journalv1.Body{Body: &journalv1.Body_ExecLost{ExecLost: &journalv1.ExecLost{
+		CallId: call.ID, ExecId: call.Exec.ID, Reason: lost.Reason, StdoutEnd: lost.Ends.Stdout, StderrEnd: lost.Ends.Stderr,
+	}}}, store.ExecEnd{ID: id, Lost: true, StdoutEnd: lost.Ends.Stdout, StderrEnd: lost.Ends.Stderr}
 }
 
 // settleCall closes a call without its tool having said anything.

@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/driver"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model/anthropic"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model/openai"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model/scripted"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/tools"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/turn"
+)
+
+// agentsFile is the form of Config.Agents.
+type agentsFile struct {
+	Agents map[string]agentEntry `json:"agents"`
+}
+
+// agentEntry is an agent; what it leaves out is as the flags say.
+type agentEntry struct {
+	Provider  string          `json:"provider"`
+	Model     string          `json:"model"`
+	URL       string          `json:"url"`
+	System    string          `json:"system"`
+	MaxTokens int64           `json:"max_tokens"`
+	Options   json.RawMessage `json:"options"`
+	// Tools by name; all when left out.
+	Tools []string    `json:"tools"`
+	Rules []ruleEntry `json:"rules"`
+}
+
+type ruleEntry struct {
+	Tool   string `json:"tool"`
+	Arg    string `json:"arg"`
+	Match  string `json:"match"`
+	Policy string `json:"policy"`
+}
+
+// agents are all there are.
+type agents struct {
+	byName map[string]driver.Agent
+	// any answers in every session when there is no file.
+	any *driver.Agent
+}
+
+// Agent gives one by its name.
+func (a *agents) Agent(name string) (driver.Agent, error) {
+	if a.any != nil {
+		return *a.any, nil
+	}
+	agent, there := a.byName[name]
+	if !there {
+		return driver.Agent{}, fmt.Errorf("there is no agent %q", name)
+	}
+	return agent, nil
+}
+
+func newAgents(c Config, s Secrets) (*agents, error) {
+	if c.Agents == "" {
+		one, err := newAgent(agentEntry{}, c, s)
+		return &agents{any: &one}, err
+	}
+	text, err := os.ReadFile(c.Agents)
+	if err != nil {
+		return nil, fmt.Errorf("agents: %w", err)
+	}
+	var file agentsFile
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return nil, fmt.Errorf("agents: %s: %w", c.Agents, err)
+	}
+	if len(file.Agents) == 0 {
+		return nil, fmt.Errorf("agents: %s names none", c.Agents)
+	}
+	all := &agents{byName: map[string]driver.Agent{}}
+	for name, entry := range file.Agents {
+		if all.byName[name], err = newAgent(entry, c, s); err != nil {
+			return nil, fmt.Errorf("agent %q: %w", name, err)
+		}
+	}
+	return all, nil
+}
+
+func newAgent(e agentEntry, c Config, s Secrets) (driver.Agent, error) {
+	e.Provider, e.Model, e.URL, e.System = or(e.Provider, c.Provider), or(e.Model, c.Model), or(e.URL, c.ModelURL), or(e.System, c.System)
+	m, err := newModel(e, c, s)
+	if err != nil {
+		return driver.Agent{}, err
+	}
+	if e.Model == "" && e.Provider == "scripted" {
+		e.Model = "script"
+	}
+	if e.Model == "" {
+		return driver.Agent{}, errors.New("no model is named: set FLYFLEET_MODEL")
+	}
+	registry, err := newRegistry(e)
+	if err != nil {
+		return driver.Agent{}, err
+	}
+	agent := driver.Agent{Model: m, Tools: registry, Agent: turn.Agent{
+		Provider: m.Provider(), Model: e.Model, System: e.System, MaxTokens: e.MaxTokens, Options: e.Options,
+	}}
+	for _, tool := range registry.Tools() {
+		agent.Agent.Tools = append(agent.Agent.Tools, model.ToolDef{Name: tool.Name, Description: tool.Description, Schema: tool.Schema})
+	}
+	return agent, nil
+}
+
+func or(one, otherwise string) string {
+	if one != "" {
+		return one
+	}
+	return otherwise
+}
+
+func newModel(e agentEntry, c Config, s Secrets) (model.Model, error) {
+	provider, name, _ := strings.Cut(e.Provider, ":")
+	key := func(context.Context) (string, error) { return s.ModelKey, nil }
+	if provider != "scripted" && s.ModelKey == "" {
+		return nil, fmt.Errorf("FLYFLEET_MODEL_KEY is not set: provider %s needs an API key", provider)
+	}
+	switch provider {
+	case "scripted":
+		script := ""
+		if c.Script != "" {
+			var err error
+			if script, err = scripted.Load(c.Script); err != nil {
+				return nil, err
+			}
+		}
+		return scripted.New(scripted.Config{Script: script})
+	case "anthropic":
+		return anthropic.New(anthropic.Config{Name: name, BaseURL: e.URL, Key: key, MaxTokens: e.MaxTokens})
+	case "openai":
+		return openai.New(openai.Config{Name: name, BaseURL: e.URL, Key: key, MaxTokens: e.MaxTokens})
+	}
+	return nil, fmt.Errorf("provider %q is unknown: scripted, anthropic or openai", e.Provider)
+}
+
+func newRegistry(e agentEntry) (*tools.Registry, error) {
+	var rules []tools.Rule
+	for _, r := range e.Rules {
+		policy, err := tools.ParsePolicy(r.Policy)
+		if err != nil {
+			return nil, err
+		}
+		rule := tools.Rule{Tool: r.Tool, Arg: r.Arg, Policy: policy}
+		if r.Match != "" {
+			if rule.Match, err = regexp.Compile(r.Match); err != nil {
+				return nil, fmt.Errorf("rule for %s: %w", r.Tool, err)
+			}
+		}
+		rules = append(rules, rule)
+	}
+	all := tools.Builtin()
+	if e.Tools == nil {
+		return tools.New(rules, all...)
+	}
+	var some []tools.Tool
+	for _, name := range e.Tools {
+		found := false
+		for _, tool := range all {
+			if tool.Name == name {
+				some, found = append(some, tool), true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("there is no tool %q", name)
+		}
+	}
+	return tools.New(rules, some...)
+}
