@@ -82,7 +82,8 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	writing, err := connect(ctx, options.URL, options.Writers+options.OutputLanes)
+	// A plan for any arrays: planning for each takes longer than the insert.
+	writing, err := connect(ctx, options.URL, options.Writers+options.OutputLanes, "plan_cache_mode", "force_generic_plan")
 	if err != nil {
 		pool.Close()
 		return nil, err
@@ -117,14 +118,19 @@ func (s *Store) Notifier() *Notifier { return s.notifier }
 // Ping asks the database whether it answers.
 func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 
-func connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) {
+// connect opens a pool; settings are names and values for its connections.
+func connect(ctx context.Context, url string, conns int, settings ...string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("store: database URL: %w", err)
 	}
 	config.MaxConns = int32(conns)
 	config.MaxConnLifetime = time.Hour
+	config.AfterConnect = binaryUUIDs
 	parameters(config.ConnConfig)
+	for i := 0; i+1 < len(settings); i += 2 {
+		config.ConnConfig.RuntimeParams[settings[i]] = settings[i+1]
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)

@@ -181,6 +181,7 @@ func arguments(batch []*pending) (arg statement.AppendParams, async bool) {
 		for _, r := range p.rows {
 			a.add(r)
 			arg.Step, arg.EntryFences = append(arg.Step, int32(i)), append(arg.EntryFences, p.claim.Fence)
+			arg.EntrySessions = append(arg.EntrySessions, p.claim.Session)
 		}
 	}
 	arg.Seqs, arg.Kinds, arg.Submissions, arg.Calls, arg.Bodies, arg.Blobs = a.seqs, a.kinds, a.submissions, a.calls, a.bodies, a.blobs

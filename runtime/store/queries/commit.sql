@@ -3,7 +3,7 @@
 -- lock does not conflict with the takeover's UPDATE, and then a stale owner writes after the new one has read. Steps
 -- of rows that somebody holds are skipped and tried again alone, so that nobody waits for a neighbour's lock.
 WITH own AS (
-  SELECT s.id, st.step FROM (
+  SELECT st.step FROM (
     SELECT unnest(@steps::integer[]) AS step, unnest(@sessions::uuid[]) AS id, unnest(@owners::uuid[]) AS owner,
       unnest(@fences::bigint[]) AS fence, unnest(@afters::bigint[]) AS after
   ) st JOIN sessions s ON s.id = st.id AND s.owner = st.owner AND s.fence = st.fence
@@ -11,12 +11,14 @@ WITH own AS (
   FOR SHARE OF s SKIP LOCKED
 )
 INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body, blob_sha)
-SELECT own.id, e.seq, e.fence, e.kind, nullif(e.submission_id, '00000000-0000-0000-0000-000000000000'), nullif(e.call_id, ''), e.body, nullif(e.blob_sha, '')
+SELECT e.session_id, e.seq, e.fence, e.kind, nullif(e.submission_id, '00000000-0000-0000-0000-000000000000'), nullif(e.call_id, ''), e.body, nullif(e.blob_sha, '')
 FROM (
-  SELECT unnest(@step::integer[]) AS step, unnest(@seqs::bigint[]) AS seq, unnest(@entry_fences::bigint[]) AS fence,
-    unnest(@kinds::smallint[]) AS kind, unnest(@submissions::uuid[]) AS submission_id, unnest(@calls::text[]) AS call_id,
-    unnest(@bodies::bytea[]) AS body, unnest(@blobs::bytea[]) AS blob_sha
-) e JOIN own ON own.step = e.step
+  SELECT unnest(@step::integer[]) AS step, unnest(@entry_sessions::uuid[]) AS session_id, unnest(@seqs::bigint[]) AS seq,
+    unnest(@entry_fences::bigint[]) AS fence, unnest(@kinds::smallint[]) AS kind, unnest(@submissions::uuid[]) AS submission_id,
+    unnest(@calls::text[]) AS call_id, unnest(@bodies::bytea[]) AS body, unnest(@blobs::bytea[]) AS blob_sha
+) e
+-- IS TRUE keeps this a look-up by hash: as a join, whose size no plan for all arrays can know, it would be a loop in a loop.
+WHERE (e.step IN (SELECT own.step FROM own)) IS TRUE
 RETURNING session_id, seq, at;
 
 -- name: Hold :exec

@@ -34,37 +34,39 @@ func (q *Queries) AcceptInput(ctx context.Context, arg AcceptInputParams) error 
 
 const Append = `-- name: Append :many
 WITH own AS (
-  SELECT s.id, st.step FROM (
-    SELECT unnest($9::integer[]) AS step, unnest($10::uuid[]) AS id, unnest($11::uuid[]) AS owner,
-      unnest($12::bigint[]) AS fence, unnest($13::bigint[]) AS after
+  SELECT st.step FROM (
+    SELECT unnest($10::integer[]) AS step, unnest($11::uuid[]) AS id, unnest($12::uuid[]) AS owner,
+      unnest($13::bigint[]) AS fence, unnest($14::bigint[]) AS after
   ) st JOIN sessions s ON s.id = st.id AND s.owner = st.owner AND s.fence = st.fence
   WHERE st.after = s.base_seq OR EXISTS (SELECT 1 FROM journal j WHERE j.session_id = st.id AND j.seq = st.after)
   FOR SHARE OF s SKIP LOCKED
 )
 INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body, blob_sha)
-SELECT own.id, e.seq, e.fence, e.kind, nullif(e.submission_id, '00000000-0000-0000-0000-000000000000'), nullif(e.call_id, ''), e.body, nullif(e.blob_sha, '')
+SELECT e.session_id, e.seq, e.fence, e.kind, nullif(e.submission_id, '00000000-0000-0000-0000-000000000000'), nullif(e.call_id, ''), e.body, nullif(e.blob_sha, '')
 FROM (
-  SELECT unnest($1::integer[]) AS step, unnest($2::bigint[]) AS seq, unnest($3::bigint[]) AS fence,
-    unnest($4::smallint[]) AS kind, unnest($5::uuid[]) AS submission_id, unnest($6::text[]) AS call_id,
-    unnest($7::bytea[]) AS body, unnest($8::bytea[]) AS blob_sha
-) e JOIN own ON own.step = e.step
+  SELECT unnest($1::integer[]) AS step, unnest($2::uuid[]) AS session_id, unnest($3::bigint[]) AS seq,
+    unnest($4::bigint[]) AS fence, unnest($5::smallint[]) AS kind, unnest($6::uuid[]) AS submission_id,
+    unnest($7::text[]) AS call_id, unnest($8::bytea[]) AS body, unnest($9::bytea[]) AS blob_sha
+) e
+WHERE (e.step IN (SELECT own.step FROM own)) IS TRUE
 RETURNING session_id, seq, at
 `
 
 type AppendParams struct {
-	Step        []int32
-	Seqs        []int64
-	EntryFences []int64
-	Kinds       []int16
-	Submissions []uuid.UUID
-	Calls       []string
-	Bodies      [][]byte
-	Blobs       [][]byte
-	Steps       []int32
-	Sessions    []uuid.UUID
-	Owners      []uuid.UUID
-	Fences      []int64
-	Afters      []int64
+	Step          []int32
+	EntrySessions []uuid.UUID
+	Seqs          []int64
+	EntryFences   []int64
+	Kinds         []int16
+	Submissions   []uuid.UUID
+	Calls         []string
+	Bodies        [][]byte
+	Blobs         [][]byte
+	Steps         []int32
+	Sessions      []uuid.UUID
+	Owners        []uuid.UUID
+	Fences        []int64
+	Afters        []int64
 }
 
 type AppendRow struct {
@@ -76,9 +78,11 @@ type AppendRow struct {
 // Steps of many sessions in one statement. A step goes in when its owner still is the owner, under FOR SHARE: a weaker
 // lock does not conflict with the takeover's UPDATE, and then a stale owner writes after the new one has read. Steps
 // of rows that somebody holds are skipped and tried again alone, so that nobody waits for a neighbour's lock.
+// IS TRUE keeps this a look-up by hash: as a join, whose size no plan for all arrays can know, it would be a loop in a loop.
 func (q *Queries) Append(ctx context.Context, arg AppendParams) ([]AppendRow, error) {
 	rows, err := q.db.Query(ctx, Append,
 		arg.Step,
+		arg.EntrySessions,
 		arg.Seqs,
 		arg.EntryFences,
 		arg.Kinds,

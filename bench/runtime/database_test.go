@@ -1,0 +1,157 @@
+package runtime_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/bench/floor"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pgtest"
+)
+
+// rounds are taken of each figure, floor and store in turn, so that a neighbour's load meets both.
+const rounds = 5
+
+const (
+	tenant = "bench"
+	size   = 1024
+)
+
+func TestMain(m *testing.M) {
+	loadAverage("before")
+	code := m.Run()
+	loadAverage("after")
+	os.Exit(code)
+}
+
+func loadAverage(when string) {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err == nil && slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.bench=") }) {
+		fmt.Fprintf(os.Stdout, "\nLOAD %s %s\n", when, strings.Join(strings.Fields(string(b))[:3], " "))
+	}
+}
+
+func report(name string, value float64, unit string, floor float64) {
+	fmt.Fprintf(os.Stdout, "\nBENCH %s %.3f %s floor=%.3f ratio=%.3f\n", name, value, unit, floor, value/floor)
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// database is a cluster that makes every commit durable, as the defaults do.
+func database(b *testing.B) string {
+	b.Helper()
+	server, err := pgtest.Start(b.Context(), pgtest.Settings{"shared_buffers": "256MB", "max_connections": "200"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(server.Stop)
+	url := server.Database(b)
+	if err := store.Migrate(b.Context(), url); err != nil {
+		b.Fatal(err)
+	}
+	return url
+}
+
+func open(b *testing.B, o store.Options) *store.Store {
+	b.Helper()
+	s, err := store.Open(b.Context(), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(s.Close)
+	return s
+}
+
+func rows(b *testing.B, url string, conns int) *floor.Rows {
+	b.Helper()
+	r, err := floor.NewRows(b.Context(), url, conns)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := r.Close(b.Context()); err != nil {
+			b.Log(err)
+		}
+	})
+	return r
+}
+
+// owner is at work on a session.
+type owner struct {
+	claim store.Claim
+	last  int64
+}
+
+// owners makes sessions and claims them.
+func owners(b *testing.B, s *store.Store, n int) []*owner {
+	b.Helper()
+	ready(b, s, n)
+	e, err := s.Register(b.Context(), "bench", "bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var all []*owner
+	for len(all) < n {
+		claims, err := s.Claim(b.Context(), e, n-len(all))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, c := range claims {
+			all = append(all, &owner{claim: c, last: 1})
+		}
+	}
+	return all
+}
+
+// ready makes sessions that wait to be claimed.
+func ready(b *testing.B, s *store.Store, n int) {
+	b.Helper()
+	for range n {
+		id := store.NewID()
+		if _, err := s.CreateSession(b.Context(), tenant, "agent", id); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := s.Submit(b.Context(), store.Input{Tenant: tenant, Session: id, Key: "k"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+var text = strings.Repeat("x", size)
+
+// append commits one entry of one KiB.
+func (o *owner) append(b *testing.B, s *store.Store) error {
+	_, err := s.Commit(b.Context(), o.claim, store.Step{After: o.last, Entries: []journal.Entry{{Body: &journalv1.Body{
+		Body: &journalv1.Body_ModelDelta{ModelDelta: &journalv1.ModelDelta{Text: text}},
+	}}}})
+	if err == nil {
+		o.last++
+	}
+	return err
+}
+
+// grow adds entries of one KiB, many a step.
+func (o *owner) grow(b *testing.B, s *store.Store, n int) {
+	b.Helper()
+	for n > 0 {
+		step := store.Step{After: o.last}
+		for range min(n, 200) {
+			step.Entries = append(step.Entries, journal.Entry{Body: &journalv1.Body{
+				Body: &journalv1.Body_ModelDelta{ModelDelta: &journalv1.ModelDelta{Text: text}},
+			}})
+		}
+		if _, err := s.Commit(b.Context(), o.claim, step); err != nil {
+			b.Fatal(err)
+		}
+		o.last += int64(len(step.Entries))
+		n -= len(step.Entries)
+	}
+}
