@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
 
 // Cursor is how far a client has been told of a session: all entries up to Seq, and of the commands that run
@@ -119,4 +121,15 @@ func (c Cursor) Of(seq int64) Position {
 		}
 	}
 	return Position{Seq: seq}
+}
+
+func (c Cursor) names(seq int64) bool {
+	return slices.ContainsFunc(c.Execs, func(p Position) bool { return p.Seq == seq })
+}
+
+func (p Position) of(stream store.Stream) int64 {
+	if stream == store.Stderr {
+		return p.Stderr
+	}
+	return p.Stdout
 }

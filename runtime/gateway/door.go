@@ -33,6 +33,14 @@ func CallerOf(ctx context.Context) Caller {
 	return c
 }
 
+type connectionKey struct{}
+
+// connectionOf is the way to a request's connection, where the API has none.
+func connectionOf(ctx context.Context) *http.ResponseController {
+	control, _ := ctx.Value(connectionKey{}).(*http.ResponseController)
+	return control
+}
+
 // Keys prove API keys; *apikey.Verifier does.
 type Keys interface {
 	Verify(ctx context.Context, text string) (apikey.Key, error)
@@ -84,15 +92,16 @@ func (d *Door) Wrap(next http.Handler) http.Handler {
 			d.refuse(w, r, refusal)
 			return
 		}
+		control := http.NewResponseController(w)
 		if r.Body != nil && r.Body != http.NoBody {
-			control := http.NewResponseController(w)
 			if err := control.SetReadDeadline(time.Now().Add(d.options.BodyTime)); err != nil {
 				d.refuse(w, r, &refused{code: connect.CodeInternal, message: "the connection takes no deadline"})
 				return
 			}
 			r.Body = &body{ReadCloser: http.MaxBytesReader(w, r.Body, d.options.MaxBody), control: control}
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
+		ctx := context.WithValue(r.Context(), callerKey{}, caller)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, connectionKey{}, control)))
 	})
 }
 

@@ -14,6 +14,8 @@ type Rates struct {
 	Burst     int
 	// Streams bounds event streams that are open at the same time. 200.
 	Streams int
+	// AllStreams bounds those of all tenants. 5000.
+	AllStreams int
 }
 
 func (r Rates) withDefaults() Rates {
@@ -25,6 +27,9 @@ func (r Rates) withDefaults() Rates {
 	}
 	if r.Streams <= 0 {
 		r.Streams = 200
+	}
+	if r.AllStreams <= 0 {
+		r.AllStreams = 5000
 	}
 	return r
 }
@@ -40,6 +45,7 @@ type limiter struct {
 	mu      sync.Mutex
 	buckets map[string]*rate.Limiter
 	streams map[string]int
+	open    int
 }
 
 func newLimiter(rates Rates) *limiter {
@@ -79,13 +85,15 @@ func (l *limiter) sweep(now time.Time) {
 func (l *limiter) stream(tenant string) (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.streams[tenant] >= l.rates.Streams {
+	if l.streams[tenant] >= l.rates.Streams || l.open >= l.rates.AllStreams {
 		return nil, false
 	}
 	l.streams[tenant]++
+	l.open++
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		l.open--
 		if l.streams[tenant]--; l.streams[tenant] == 0 {
 			delete(l.streams, tenant)
 		}

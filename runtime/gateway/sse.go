@@ -35,16 +35,21 @@ type SSEOptions struct {
 	Slow time.Duration
 }
 
+func (o SSEOptions) withDefaults() SSEOptions {
+	if o.Heartbeat <= 0 {
+		o.Heartbeat = 15 * time.Second
+	}
+	if o.Slow <= 0 {
+		o.Slow = 20 * time.Second
+	}
+	return o
+}
+
 // Events serves a session's events as server-sent events: GET /v1/sessions/{session}/events. The id of an event is
-// the cursor after it; a client that comes back with Last-Event-ID goes on there. A client that reads too
+// the cursor after it; a client that comes back with Last-Event-ID goes on there, else at ?cursor= (or ?after=). A client that reads too
 // slowly is cut: nothing is kept for it, since all is in the journal.
 func (d *Door) Events(open OpenFeed, options SSEOptions) http.Handler {
-	if options.Heartbeat <= 0 {
-		options.Heartbeat = 15 * time.Second
-	}
-	if options.Slow <= 0 {
-		options.Slow = 20 * time.Second
-	}
+	options = options.withDefaults()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller := CallerOf(r.Context())
 		release, ok := d.limiter.stream(caller.Tenant)
@@ -55,8 +60,10 @@ func (d *Door) Events(open OpenFeed, options SSEOptions) http.Handler {
 		defer release()
 		// The header is the browser's own word for where it was: it is newer than the address.
 		text := r.Header.Get("Last-Event-ID")
-		if text == "" {
-			text = r.URL.Query().Get("cursor")
+		for _, name := range []string{"cursor", "after"} {
+			if text == "" {
+				text = r.URL.Query().Get(name)
+			}
 		}
 		after, err := ParseCursor(text)
 		if err != nil {
@@ -103,7 +110,7 @@ func (s *stream) run(ctx context.Context, feed Feed) error {
 		return err
 	}
 	for {
-		events, err := s.next(ctx, feed)
+		events, err := s.options.next(ctx, feed)
 		for _, e := range events {
 			if err := s.put(e); err != nil {
 				return err
@@ -125,8 +132,8 @@ func (s *stream) run(ctx context.Context, feed Feed) error {
 }
 
 // next asks the feed, at most until it is time for a heartbeat.
-func (s *stream) next(ctx context.Context, feed Feed) ([]*runtimev1.StreamEventsResponse, error) {
-	within, cancel := context.WithTimeoutCause(ctx, s.options.Heartbeat, errQuiet)
+func (o SSEOptions) next(ctx context.Context, feed Feed) ([]*runtimev1.StreamEventsResponse, error) {
+	within, cancel := context.WithTimeoutCause(ctx, o.Heartbeat, errQuiet)
 	defer cancel()
 	return feed.Next(within)
 }

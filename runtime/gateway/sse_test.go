@@ -40,15 +40,15 @@ func (j *journal) open(_ context.Context, caller Caller, session string, after C
 	defer j.mu.Unlock()
 	j.opened = append(j.opened, after)
 	j.feeds++
-	return &feed{journal: j, at: after}, nil
+	return &recorded{journal: j, at: after}, nil
 }
 
-type feed struct {
+type recorded struct {
 	*journal
 	at Cursor
 }
 
-func (f *feed) Next(ctx context.Context) ([]*runtimev1.StreamEventsResponse, error) {
+func (f *recorded) Next(ctx context.Context) ([]*runtimev1.StreamEventsResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.at.Seq >= f.n {
@@ -69,7 +69,7 @@ func (f *feed) Next(ctx context.Context) ([]*runtimev1.StreamEventsResponse, err
 	}, nil
 }
 
-func (f *feed) Close() {
+func (f *recorded) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.feeds--
@@ -283,7 +283,7 @@ func TestQuietStreamBeats(t *testing.T) {
 		s := &stream{w: p, control: http.NewResponseController(p), options: SSEOptions{Heartbeat: 15 * time.Second, Slow: time.Second}}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error)
-		go func() { ended <- s.run(ctx, &feed{journal: j}) }()
+		go func() { ended <- s.run(ctx, &recorded{journal: j}) }()
 		time.Sleep(61 * time.Second)
 		synctest.Wait()
 		p.mu.Lock()

@@ -176,6 +176,15 @@ func (s *Store) Pending(ctx context.Context, tenant string, after uuid.UUID, mos
 	return each(rows, approvalOf), nil
 }
 
+// PendingOf lists a session's open cards by id, at most most.
+func (s *Store) PendingOf(ctx context.Context, tenant string, session uuid.UUID, most int) ([]Approval, error) {
+	rows, err := ask(ctx, s.query.PendingOfSession, statement.PendingOfSessionParams{SessionID: session, TenantID: tenant, Most: int32(most)})
+	if err != nil {
+		return nil, fmt.Errorf("store: pending approvals: %w", err)
+	}
+	return each(rows, approvalOf), nil
+}
+
 // ExpireApprovals closes cards whose time is over by the database's clock and wakes their sessions; it gives how many
 // sessions that were. Any replica may call it at any time.
 func (s *Store) ExpireApprovals(ctx context.Context, most int) (int, error) {

@@ -138,6 +138,9 @@ func passing(err error) bool {
 	return pgconn.SafeToRetry(err) || errors.As(err, &network) || errors.As(err, &number) || errors.As(err, &connect)
 }
 
+// Passing says that what failed with this error may succeed later as it is: the database was away, or busy.
+func Passing(err error) bool { return passing(err) || errors.Is(err, ErrClosing) }
+
 func passingCode(code string) bool {
 	switch code[:2] {
 	case "08", "53", "57", "58":

@@ -31,6 +31,22 @@ func segments(row statement.Session) []segment {
 	return append(all, segment{session: row.ID, after: after, upto: math.MaxInt64})
 }
 
+// ranges are the parts of a history after a seq, as statements take them.
+type ranges struct {
+	sessions      []uuid.UUID
+	afters, uptos []int64
+}
+
+func (s Session) ranges(after int64) ranges {
+	var r ranges
+	for _, part := range s.lineage {
+		if part.upto > after {
+			r.sessions, r.afters, r.uptos = append(r.sessions, part.session), append(r.afters, max(part.after, after)), append(r.uptos, part.upto)
+		}
+	}
+	return r
+}
+
 // Load gives the entries of a session's whole history, its ancestors' too, after the given seq, at most most (0: all). An
 // *journal.UnknownError or *journal.CorruptError means that this build must leave the session alone.
 func (s *Store) Load(ctx context.Context, tenant string, id uuid.UUID, after int64, most int) ([]journal.Entry, error) {
@@ -38,14 +54,12 @@ func (s *Store) Load(ctx context.Context, tenant string, id uuid.UUID, after int
 	if err != nil {
 		return nil, err
 	}
-	arg := statement.LoadEntriesParams{TenantID: tenant, Most: math.MaxInt32}
+	ranges := session.ranges(after)
+	arg := statement.LoadEntriesParams{
+		TenantID: tenant, Most: math.MaxInt32, Sessions: ranges.sessions, Afters: ranges.afters, Uptos: ranges.uptos,
+	}
 	if most > 0 {
 		arg.Most = int32(min(most, math.MaxInt32))
-	}
-	for _, part := range session.lineage {
-		if part.upto > after {
-			arg.Sessions, arg.Afters, arg.Uptos = append(arg.Sessions, part.session), append(arg.Afters, max(part.after, after)), append(arg.Uptos, part.upto)
-		}
 	}
 	rows, err := ask(ctx, s.query.LoadEntries, arg)
 	if err != nil {

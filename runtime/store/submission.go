@@ -51,6 +51,8 @@ const (
 
 // Input is a submission to come.
 type Input struct {
+	// ID is for a new submission, when something was made for it before, such as Credentials; uuid.Nil for any.
+	ID      uuid.UUID
 	Tenant  string
 	Session uuid.UUID
 	// Key makes a repeated Submit the same submission. It belongs to the session.
@@ -133,7 +135,10 @@ func (s *Store) Submit(ctx context.Context, in Input) (Submission, error) {
 	if in.Policy == PolicyJoin && !s.options.Join {
 		return Submission{}, ErrJoinOff
 	}
-	id := NewID()
+	id := in.ID
+	if id == uuid.Nil {
+		id = NewID()
+	}
 	crashpoint.Hit("submit.before")
 	var made Submission
 	err := s.transaction(ctx, func(q *statement.Queries) (err error) {
@@ -251,6 +256,15 @@ func (s *Store) Submissions(ctx context.Context, tenant string, session uuid.UUI
 		return nil, fmt.Errorf("store: submissions: %w", err)
 	}
 	return each(rows, func(r statement.ListSubmissionsRow) Submission { return submissionOf(r.Submission, r.RemainingMs) }), nil
+}
+
+// OpenSubmissions lists those of a session that have not settled, by Ordinal, at most most.
+func (s *Store) OpenSubmissions(ctx context.Context, tenant string, session uuid.UUID, most int) ([]Submission, error) {
+	rows, err := ask(ctx, s.query.OpenSubmissions, statement.OpenSubmissionsParams{SessionID: session, TenantID: tenant, Most: int32(most)})
+	if err != nil {
+		return nil, fmt.Errorf("store: submissions: %w", err)
+	}
+	return each(rows, func(r statement.OpenSubmissionsRow) Submission { return submissionOf(r.Submission, r.RemainingMs) }), nil
 }
 
 // Cancel asks for a submission's end. It is a row: whoever owns the session finds it, also after a crash. A queued

@@ -25,3 +25,6 @@ WHERE s.id IN (SELECT session_id FROM gone) RETURNING s.id;
 
 -- name: Undelivered :many
 SELECT * FROM approvals WHERE session_id = @session_id AND state <> 1 AND delivered_seq IS NULL ORDER BY decided_at, id;
+
+-- name: PendingOfSession :many
+SELECT * FROM approvals WHERE session_id = @session_id AND tenant_id = @tenant_id AND state = 1 ORDER BY id LIMIT @most;

@@ -71,3 +71,7 @@ ORDER BY submissions.ordinal;
 -- name: SubmissionCredentials :one
 SELECT key_id, sealed, (expires_at IS NOT NULL AND expires_at <= clock_timestamp())::boolean AS expired
 FROM submission_credentials WHERE submission_id = @submission_id;
+
+-- name: OpenSubmissions :many
+SELECT sqlc.embed(submissions), coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
+FROM submissions WHERE session_id = @session_id AND tenant_id = @tenant_id AND state <> 5 ORDER BY ordinal LIMIT @most;

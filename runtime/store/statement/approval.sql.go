@@ -170,6 +170,56 @@ func (q *Queries) PendingApprovals(ctx context.Context, arg PendingApprovalsPara
 	return items, nil
 }
 
+const PendingOfSession = `-- name: PendingOfSession :many
+SELECT id, tenant_id, session_id, submission_id, call_id, args_sha, summary, state, requested_seq, requested_at, expires_at, decided_by, decision_key, reason, edited_args, allowed_sha, decided_at, delivered_seq, consumed_seq FROM approvals WHERE session_id = $1 AND tenant_id = $2 AND state = 1 ORDER BY id LIMIT $3
+`
+
+type PendingOfSessionParams struct {
+	SessionID uuid.UUID
+	TenantID  string
+	Most      int32
+}
+
+func (q *Queries) PendingOfSession(ctx context.Context, arg PendingOfSessionParams) ([]Approval, error) {
+	rows, err := q.db.Query(ctx, PendingOfSession, arg.SessionID, arg.TenantID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Approval
+	for rows.Next() {
+		var i Approval
+		if err := rows.Scan(
+			&i.ID,
+			&i.TenantID,
+			&i.SessionID,
+			&i.SubmissionID,
+			&i.CallID,
+			&i.ArgsSha,
+			&i.Summary,
+			&i.State,
+			&i.RequestedSeq,
+			&i.RequestedAt,
+			&i.ExpiresAt,
+			&i.DecidedBy,
+			&i.DecisionKey,
+			&i.Reason,
+			&i.EditedArgs,
+			&i.AllowedSha,
+			&i.DecidedAt,
+			&i.DeliveredSeq,
+			&i.ConsumedSeq,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const Undelivered = `-- name: Undelivered :many
 SELECT id, tenant_id, session_id, submission_id, call_id, args_sha, summary, state, requested_seq, requested_at, expires_at, decided_by, decision_key, reason, edited_args, allowed_sha, decided_at, delivered_seq, consumed_seq FROM approvals WHERE session_id = $1 AND state <> 1 AND delivered_seq IS NULL ORDER BY decided_at, id
 `

@@ -12,6 +12,46 @@ import (
 	"github.com/google/uuid"
 )
 
+const CommandsAt = `-- name: CommandsAt :many
+SELECT j.seq, j.body FROM journal j
+WHERE j.session_id = $1 AND j.kind = 13 AND j.seq <= $2 AND NOT EXISTS (
+  SELECT 1 FROM journal e WHERE e.session_id = j.session_id AND e.kind IN (14, 15) AND e.seq > j.seq AND e.seq <= $2 AND e.call_id = j.call_id)
+  AND j.seq > (SELECT coalesce(max(f.seq), 0) FROM journal f WHERE f.session_id = j.session_id AND f.kind = 2 AND f.seq <= $2)
+ORDER BY j.seq LIMIT $3
+`
+
+type CommandsAtParams struct {
+	SessionID uuid.UUID
+	Upto      int64
+	Most      int32
+}
+
+type CommandsAtRow struct {
+	Seq  int64
+	Body []byte
+}
+
+// Commands of a session that ran when entry upto was its last. A fork has none of its ancestors'.
+func (q *Queries) CommandsAt(ctx context.Context, arg CommandsAtParams) ([]CommandsAtRow, error) {
+	rows, err := q.db.Query(ctx, CommandsAt, arg.SessionID, arg.Upto, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CommandsAtRow
+	for rows.Next() {
+		var i CommandsAtRow
+		if err := rows.Scan(&i.Seq, &i.Body); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LoadEntries = `-- name: LoadEntries :many
 SELECT j.session_id, j.seq, j.fence, j.kind, j.submission_id, coalesce(j.call_id, '')::text AS call_id, j.at,
   coalesce(b.data, j.body)::bytea AS body, (j.blob_sha IS NOT NULL AND b.sha IS NULL)::boolean AS lost
@@ -59,6 +99,88 @@ func (q *Queries) LoadEntries(ctx context.Context, arg LoadEntriesParams) ([]Loa
 	var items []LoadEntriesRow
 	for rows.Next() {
 		var i LoadEntriesRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Seq,
+			&i.Fence,
+			&i.Kind,
+			&i.SubmissionID,
+			&i.CallID,
+			&i.At,
+			&i.Body,
+			&i.Lost,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LoadPage = `-- name: LoadPage :many
+SELECT j.session_id, j.seq, j.fence, j.kind, j.submission_id, coalesce(j.call_id, '')::text AS call_id, j.at,
+  coalesce(b.data, j.body)::bytea AS body, (j.blob_sha IS NOT NULL AND b.sha IS NULL)::boolean AS lost
+FROM (
+  SELECT p.session_id, p.seq, sum(octet_length(p.body) + coalesce(s.size, 0)) OVER (ORDER BY p.seq) AS upto,
+    row_number() OVER (ORDER BY p.seq) AS nth
+  FROM (
+    SELECT e.session_id, e.seq, e.body, e.blob_sha
+    FROM (
+      SELECT unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS after, unnest($3::bigint[]) AS upto
+    ) r
+    JOIN journal e ON e.session_id = r.id AND e.seq > r.after AND e.seq <= r.upto
+    ORDER BY e.seq LIMIT $4
+  ) p
+  LEFT JOIN blobs s ON s.tenant_id = $5 AND s.sha = p.blob_sha
+) w
+JOIN journal j ON j.session_id = w.session_id AND j.seq = w.seq
+LEFT JOIN blobs b ON b.tenant_id = $5 AND b.sha = j.blob_sha
+WHERE w.upto <= $6::bigint OR w.nth = 1
+ORDER BY j.seq
+`
+
+type LoadPageParams struct {
+	Sessions []uuid.UUID
+	Afters   []int64
+	Uptos    []int64
+	Most     int32
+	TenantID string
+	Bytes    int64
+}
+
+type LoadPageRow struct {
+	SessionID    uuid.UUID
+	Seq          int64
+	Fence        int64
+	Kind         int16
+	SubmissionID *uuid.UUID
+	CallID       string
+	At           time.Time
+	Body         []byte
+	Lost         bool
+}
+
+// As LoadEntries, up to the entry that makes the page too big; the first is always in it. Sizes are known without reading
+// what is measured.
+func (q *Queries) LoadPage(ctx context.Context, arg LoadPageParams) ([]LoadPageRow, error) {
+	rows, err := q.db.Query(ctx, LoadPage,
+		arg.Sessions,
+		arg.Afters,
+		arg.Uptos,
+		arg.Most,
+		arg.TenantID,
+		arg.Bytes,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LoadPageRow
+	for rows.Next() {
+		var i LoadPageRow
 		if err := rows.Scan(
 			&i.SessionID,
 			&i.Seq,

@@ -328,6 +328,63 @@ func (q *Queries) OpenSubmission(ctx context.Context, sessionID uuid.UUID) (uuid
 	return id, err
 }
 
+const OpenSubmissions = `-- name: OpenSubmissions :many
+SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
+FROM submissions WHERE session_id = $1 AND tenant_id = $2 AND state <> 5 ORDER BY ordinal LIMIT $3
+`
+
+type OpenSubmissionsParams struct {
+	SessionID uuid.UUID
+	TenantID  string
+	Most      int32
+}
+
+type OpenSubmissionsRow struct {
+	Submission  Submission
+	RemainingMs int64
+}
+
+func (q *Queries) OpenSubmissions(ctx context.Context, arg OpenSubmissionsParams) ([]OpenSubmissionsRow, error) {
+	rows, err := q.db.Query(ctx, OpenSubmissions, arg.SessionID, arg.TenantID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OpenSubmissionsRow
+	for rows.Next() {
+		var i OpenSubmissionsRow
+		if err := rows.Scan(
+			&i.Submission.ID,
+			&i.Submission.TenantID,
+			&i.Submission.SessionID,
+			&i.Submission.IdemKey,
+			&i.Submission.PayloadSha,
+			&i.Submission.Payload,
+			&i.Submission.Ordinal,
+			&i.Submission.State,
+			&i.Submission.Joins,
+			&i.Submission.TimeLimitMs,
+			&i.Submission.DeadlineAt,
+			&i.Submission.CancelAt,
+			&i.Submission.Attempts,
+			&i.Submission.Terminal,
+			&i.Submission.InputSeq,
+			&i.Submission.SettledSeq,
+			&i.Submission.Outcome,
+			&i.Submission.CreatedAt,
+			&i.Submission.SettledAt,
+			&i.RemainingMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const RunningSubmissions = `-- name: RunningSubmissions :many
 SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
 FROM submissions WHERE session_id = ANY($1::uuid[]) AND state IN (2, 4)
