@@ -11,15 +11,17 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet-runtime/keys"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/daemon"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 )
 
 type cli struct {
-	Serve   serve   `cmd:"" default:"withargs" help:"Run a replica until SIGTERM: it then hands its sessions over."`
-	Migrate migrate `cmd:"" help:"Bring the database's schema to this build's, and end."`
-	Version version `cmd:"" help:"Print the build."`
+	Serve   serve        `cmd:"" default:"withargs" help:"Run a replica until SIGTERM: it then hands its sessions over."`
+	Migrate migrate      `cmd:"" help:"Bring the database's schema to this build's, and end."`
+	Keys    keys.Command `cmd:"" help:"API keys of tenants."`
+	Version version      `cmd:"" help:"Print the build."`
 }
 
 type serve struct {

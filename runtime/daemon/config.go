@@ -9,7 +9,12 @@ type Config struct {
 	DrainTime time.Duration `env:"FLYFLEET_DRAIN_TIME" default:"30s" help:"How long a stop waits for calls whose outcome would become unknown."`
 	TTL       time.Duration `name:"lease-ttl" env:"FLYFLEET_LEASE_TTL" default:"15s" help:"How long after its last beat a replica counts as dead. The same for all replicas."`
 	TenantCap int           `env:"FLYFLEET_TENANT_CAP" default:"0" help:"How many sessions of one tenant run at once; 0 is no limit."`
-	CardTime  time.Duration `env:"FLYFLEET_CARD_TIME" default:"168h" help:"How long a person has to decide."`
+
+	TenantRate    float64 `env:"FLYFLEET_TENANT_RATE" default:"50" help:"Requests a second that one tenant may make of one replica."`
+	TenantBurst   int     `env:"FLYFLEET_TENANT_BURST" default:"100" help:"How many of them at once."`
+	TenantStreams int     `env:"FLYFLEET_TENANT_STREAMS" default:"200" help:"Streams of events that one tenant may have open at one replica."`
+
+	CardTime time.Duration `env:"FLYFLEET_CARD_TIME" default:"168h" help:"How long a person has to decide."`
 
 	Agents   string `env:"FLYFLEET_AGENTS" help:"JSON file of agents; without it there is one agent, whatever the name of a session's."`
 	Provider string `env:"FLYFLEET_MODEL_PROVIDER" default:"scripted" help:"scripted, anthropic or openai; with a colon and a name for another server that speaks the same API."`

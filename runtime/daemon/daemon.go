@@ -13,6 +13,7 @@ import (
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/driver"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/executor"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/secrets"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
@@ -34,7 +35,15 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 		return err
 	}
 	defer db.Close()
-	turns, closing, err := newDriver(c, s, db, log)
+	all, err := newAgents(c, s)
+	if err != nil {
+		return err
+	}
+	sealer, err := newSealer(s)
+	if err != nil {
+		return err
+	}
+	turns, closing, err := newDriver(c, s, db, all, sealer, log)
 	if err != nil {
 		return err
 	}
@@ -43,6 +52,11 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 			log.Warn("close the sessions' places", "error", err)
 		}
 	}()
+	face, err := newGateway(c, db, all, sealer, log)
+	if err != nil {
+		return err
+	}
+	defer face.Close()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", c.Listen, err)
@@ -54,42 +68,42 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	return serve(ctx, listener, replica, db, gateway(c, db), log)
+	return serve(ctx, listener, replica, db, face, log)
 }
 
 // newDriver puts together what runs turns.
-func newDriver(c Config, s Secrets, db *store.Store, log *slog.Logger) (*driver.Driver, func() error, error) {
-	all, err := newAgents(c, s)
-	if err != nil {
-		return nil, nil, err
-	}
+func newDriver(c Config, s Secrets, db *store.Store, all *agents, sealer secrets.Sealer, log *slog.Logger) (*driver.Driver, func() error, error) {
 	places, closing, err := machines(c, s, db, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	o := driver.Options{
-		Store: db, Agents: all, Machines: places, Known: s.known(), CardTime: c.CardTime, Jitter: rand.Float64, Log: log,
-	}
-	if s.SealingKeys != "" {
-		ring, err := secrets.ParseKeyring(s.SealingKeys)
-		if err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("FLYFLEET_SEALING_KEYS: %w", err), closing())
-		}
-		o.Sealer = ring
-	}
-	turns, err := driver.New(o)
+	turns, err := driver.New(driver.Options{
+		Store: db, Agents: all, Machines: places, Sealer: sealer, Known: s.known(), CardTime: c.CardTime, Jitter: rand.Float64, Log: log,
+	})
 	return turns, closing, err
+}
+
+// newSealer is nil when there is no key: then submissions come without credentials.
+func newSealer(s Secrets) (secrets.Sealer, error) {
+	if s.SealingKeys == "" {
+		return nil, nil
+	}
+	ring, err := secrets.ParseKeyring(s.SealingKeys)
+	if err != nil {
+		return nil, fmt.Errorf("FLYFLEET_SEALING_KEYS: %w", err)
+	}
+	return ring, nil
 }
 
 // serve runs the replica and its listener until ctx ends or one of them fails. Sessions are handed over while requests are
 // still answered, the last of them.
-func serve(ctx context.Context, listener net.Listener, replica *executor.Executor, db *store.Store, rest http.Handler, log *slog.Logger) error {
+func serve(ctx context.Context, listener net.Listener, replica *executor.Executor, db *store.Store, face *gateway.Gateway, log *slog.Logger) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server := &http.Server{
-		Handler:           (&own{store: db, executor: replica, stopping: ctx.Done(), rest: rest}).handler(),
+		Handler:           (&own{store: db, executor: replica, stopping: ctx.Done(), rest: face}).handler(),
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return requests },
 		Protocols:   new(http.Protocols),
@@ -108,10 +122,10 @@ func serve(ctx context.Context, listener net.Listener, replica *executor.Executo
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = errors.Join(err, cause)
 	}
+	face.Close()
 	last, cancel := context.WithTimeout(requests, requestTime)
 	defer cancel()
 	if shut := server.Shutdown(last); shut != nil {
-		// Streams that nobody ends by himself.
 		cut()
 		_ = server.Close()
 	}

@@ -1,12 +1,22 @@
 package daemon
 
 import (
-	"net/http"
+	"log/slog"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/secrets"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
 
-// gateway makes what answers every path that is not the daemon's own. It is closed to new requests before the store is.
-func gateway(_ Config, _ *store.Store) http.Handler {
-	return http.NotFoundHandler()
+// newGateway makes what answers every path that is not the daemon's own. Its streams are ended once sessions are handed
+// over, and it is closed before the store is.
+func newGateway(c Config, db *store.Store, all *agents, sealer secrets.Sealer, log *slog.Logger) (*gateway.Gateway, error) {
+	return gateway.New(gateway.Options{
+		Store: db, Sealer: sealer, Log: log,
+		Agent: func(name string) bool {
+			_, err := all.Agent(name)
+			return err == nil
+		},
+		Door: gateway.DoorOptions{Rates: gateway.Rates{PerSecond: c.TenantRate, Burst: c.TenantBurst, Streams: c.TenantStreams}},
+	})
 }

@@ -56,8 +56,8 @@ func decision(tenant string, m *runtimev1.DecideRequest) (store.Decision, error)
 	}
 	approve := m.GetVerdict() == runtimev1.ApprovalVerdict_APPROVAL_VERDICT_APPROVE
 	switch {
-	case !printable(m.GetIdempotencyKey(), maxKey):
-		return store.Decision{}, invalid("idempotency_key is not 1 to %d printable ASCII characters", maxKey)
+	case !printable(m.GetIdempotencyKey()):
+		return store.Decision{}, invalid("idempotency_key is not 1 to %d printable ASCII characters", maxName)
 	case !approve && m.GetVerdict() != runtimev1.ApprovalVerdict_APPROVAL_VERDICT_DENY:
 		return store.Decision{}, invalid("verdict is neither approve nor deny")
 	case !approve && len(m.GetEditedArgs()) > 0:

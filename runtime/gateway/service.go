@@ -70,14 +70,14 @@ func within(field string, n, otherwise, most int32) (int, error) {
 	return int(n), nil
 }
 
-// printable says that a text is something that a person or program chose: 1 to most printable ASCII characters.
-func printable(text string, most int) bool {
+// printable says that a text is something that a person or program chose: 1 to maxName printable ASCII characters.
+func printable(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
 			return false
 		}
 	}
-	return text != "" && len(text) <= most
+	return text != "" && len(text) <= maxName
 }
 
 func (s *service) CreateSession(ctx context.Context, r *connect.Request[runtimev1.CreateSessionRequest]) (*connect.Response[runtimev1.CreateSessionResponse], error) {
@@ -85,7 +85,7 @@ func (s *service) CreateSession(ctx context.Context, r *connect.Request[runtimev
 	if err != nil {
 		return nil, err
 	}
-	if !printable(r.Msg.GetAgent(), maxName) || !s.agent(r.Msg.GetAgent()) {
+	if !printable(r.Msg.GetAgent()) || !s.agent(r.Msg.GetAgent()) {
 		return nil, invalid("agent: this server has none of that name")
 	}
 	made, err := s.store.CreateSession(ctx, CallerOf(ctx).Tenant, r.Msg.GetAgent(), id)

@@ -23,7 +23,7 @@ import (
 )
 
 // journal is a session in memory: entries 1 to n, a live delta before each.
-type journal struct {
+type recording struct {
 	mu     sync.Mutex
 	n      int64
 	closed bool
@@ -32,7 +32,7 @@ type journal struct {
 	feeds  int
 }
 
-func (j *journal) open(_ context.Context, caller Caller, session string, after Cursor, _ bool) (Feed, error) {
+func (j *recording) open(_ context.Context, caller Caller, session string, after Cursor, _ bool) (Feed, error) {
 	if caller.Tenant != "acme" || session != "s1" {
 		return nil, connect.NewError(connect.CodeNotFound, errors.New("no such session"))
 	}
@@ -40,11 +40,11 @@ func (j *journal) open(_ context.Context, caller Caller, session string, after C
 	defer j.mu.Unlock()
 	j.opened = append(j.opened, after)
 	j.feeds++
-	return &recorded{journal: j, at: after}, nil
+	return &recorded{recording: j, at: after}, nil
 }
 
 type recorded struct {
-	*journal
+	*recording
 	at Cursor
 }
 
@@ -75,7 +75,7 @@ func (f *recorded) Close() {
 	f.feeds--
 }
 
-func routes(b *bench, j *journal, options SSEOptions) http.Handler {
+func routes(b *bench, j *recording, options SSEOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/sessions/{session}/events", b.door.Events(j.open, options))
 	return b.door.Wrap(mux)
@@ -144,7 +144,7 @@ func read(t *testing.T, r io.Reader, most int) (seqs []int64, last string, ended
 // anomalyco/opencode#25657, OpenHands/OpenHands#17619: cut anywhere, a client that comes back gets what it missed, once.
 func TestResumeMissesNothingAndRepeatsNothing(t *testing.T) {
 	b := setup(t, DoorOptions{})
-	j := &journal{n: 40, closed: true}
+	j := &recording{n: 40, closed: true}
 	s := serve(t, routes(b, j, SSEOptions{}))
 	var all []int64
 	last := ""
@@ -177,7 +177,7 @@ func TestResumeMissesNothingAndRepeatsNothing(t *testing.T) {
 
 func TestStreamsAreRefusedBeforeTheyBegin(t *testing.T) {
 	b := setup(t, DoorOptions{Rates: Rates{Streams: 2}})
-	s := serve(t, routes(b, &journal{n: 1}, SSEOptions{}))
+	s := serve(t, routes(b, &recording{n: 1}, SSEOptions{}))
 	for path, want := range map[string]int{
 		"/v1/sessions/s1/events?cursor=x": http.StatusBadRequest,
 		"/v1/sessions/other/events":       http.StatusNotFound,
@@ -232,7 +232,7 @@ func TestSlowClientIsCut(t *testing.T) {
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(version, func(t *testing.T) {
 			b := setup(t, DoorOptions{})
-			j := &journal{n: 1 << 30, size: 1 << 20}
+			j := &recording{n: 1 << 30, size: 1 << 20}
 			s := httptest.NewUnstartedServer(routes(b, j, SSEOptions{Slow: 100 * time.Millisecond}))
 			s.EnableHTTP2 = version == "HTTP/2.0"
 			s.StartTLS()
@@ -278,12 +278,12 @@ func (p *pipe) Flush() {}
 
 func TestQuietStreamBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := &journal{n: 1}
+		j := &recording{n: 1}
 		p := &pipe{ResponseWriter: httptest.NewRecorder()}
 		s := &stream{w: p, control: http.NewResponseController(p), options: SSEOptions{Heartbeat: 15 * time.Second, Slow: time.Second}}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error)
-		go func() { ended <- s.run(ctx, &recorded{journal: j}) }()
+		go func() { ended <- s.run(ctx, &recorded{recording: j}) }()
 		time.Sleep(61 * time.Second)
 		synctest.Wait()
 		p.mu.Lock()

@@ -19,7 +19,6 @@ import (
 
 // Bounds of a submission.
 const (
-	maxKey         = 200
 	maxParts       = 100
 	maxText        = 1 << 20
 	maxFileName    = 200
@@ -80,8 +79,8 @@ func (s *service) admissible(tenant string, m *runtimev1.SubmitRequest) (*store.
 	policy, ok := policies[m.GetBusyPolicy()]
 	limit, ttl := time.Duration(m.GetTimeLimitMs())*time.Millisecond, m.GetCredentialsTtlMs()
 	switch {
-	case !printable(m.GetIdempotencyKey(), maxKey):
-		return nil, invalid("idempotency_key is not 1 to %d printable ASCII characters", maxKey)
+	case !printable(m.GetIdempotencyKey()):
+		return nil, invalid("idempotency_key is not 1 to %d printable ASCII characters", maxName)
 	case !ok:
 		return nil, invalid("busy_policy is not one of this API")
 	case m.GetTimeLimitMs() < 0 || m.GetTimeLimitMs() > maxTime.Milliseconds():
@@ -117,7 +116,7 @@ func checkParts(parts []*runtimev1.InputPart) error {
 			}
 			names[a.GetName()] = true
 			if a.GetMediaType() != "" {
-				if _, _, err := mime.ParseMediaType(a.GetMediaType()); err != nil || !printable(a.GetMediaType(), maxName) {
+				if _, _, err := mime.ParseMediaType(a.GetMediaType()); err != nil || !printable(a.GetMediaType()) {
 					return invalid("parts[%d].attachment.media_type is not a media type", i)
 				}
 			}
