@@ -31,10 +31,13 @@ func (s *Sandbox) specify(command sandbox.Command) (sandbox.Command, *wirev1.Exe
 	if command.Interactive && command.Stdin != nil {
 		return command, nil, nil, wrong("it has both input and is interactive")
 	}
+	if command.Timeout < 0 || command.Unattended < 0 || command.TermGrace < 0 || command.MaxOutput < 0 {
+		return command, nil, nil, wrong("a limit is negative")
+	}
 	spec := &wirev1.ExecSpec{
 		Cwd: []byte(join(s.dir, command.Dir)), MergeStderr: command.MergeStderr,
 		WallTimeoutMs: millis(command.Timeout), UnattendedTimeoutMs: millis(command.Unattended), TermGraceMs: millis(command.TermGrace),
-		StdoutCapBytes: uint64(max(0, command.MaxOutput)), StderrCapBytes: uint64(max(0, command.MaxOutput)),
+		StdoutCapBytes: uint64(command.MaxOutput), StderrCapBytes: uint64(command.MaxOutput),
 	}
 	for _, a := range command.Argv {
 		spec.Argv = append(spec.Argv, []byte(a))

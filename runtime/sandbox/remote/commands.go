@@ -86,7 +86,9 @@ func (s *Sandbox) outlive(ctx context.Context, command sandbox.Command) (context
 			wait   time.Duration
 		}{{syscall.SIGTERM, grace}, {syscall.SIGKILL, lastWords}} {
 			limited, end := context.WithTimeout(live, lastWords)
-			_, err := s.control.Signal(limited, command.ID, int32(step.signal), wirev1.SignalTarget_SIGNAL_TARGET_GROUP)
+			_, err := repeat(limited, s.link, func(ctx context.Context) (*wirev1.SignalResponse, error) {
+				return s.control.Signal(ctx, command.ID, int32(step.signal), wirev1.SignalTarget_SIGNAL_TARGET_GROUP)
+			})
 			end()
 			if err != nil {
 				s.log.Warn("a command whose caller is gone was not signalled", "exec", command.ID, "error", err)
@@ -142,9 +144,9 @@ func (s *Sandbox) feed(command sandbox.Command) {
 func (s *Sandbox) process(ctx context.Context, id string, started *wirev1.Started) (sandbox.Process, error) {
 	p := &process{link: s.link, id: id, epoch: started.GetEpoch()}
 	if p.epoch == "" {
-		hello, err := s.control.Hello(ctx)
+		hello, err := repeat(ctx, s.link, s.control.Hello)
 		if err != nil {
-			return nil, failure(ctx, err)
+			return nil, err
 		}
 		p.epoch = hello.GetEpoch()
 	}
@@ -184,9 +186,12 @@ func (s *Sandbox) Attach(ctx context.Context, id string) (sandbox.Process, error
 
 // Forbid makes an id one that never starts.
 func (s *Sandbox) Forbid(ctx context.Context, id string) (bool, error) {
-	state, err := s.control.Forbid(ctx, id)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	state, err := repeat(ctx, s.link, func(ctx context.Context) (wirev1.ExecState, error) { return s.control.Forbid(ctx, id) })
 	if err != nil {
-		return false, failure(ctx, err)
+		return false, err
 	}
 	return state == wirev1.ExecState_EXEC_STATE_FORBIDDEN, nil
 }

@@ -1,35 +1,139 @@
 package remote_test
 
 import (
+	"context"
 	"net"
+	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox/remote"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox/sandboxtest"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 )
 
-// harness is the suite's way to a machine; wrap may put something between.
-func harness(name string, m *machine, wrap func(net.Conn) net.Conn) sandboxtest.Harness {
-	open := func(t testing.TB, below string) sandbox.Sandbox {
-		return m.box(t, remote.Options{Machine: m.options(wrap), Dir: m.fresh(t, below)})
+// way is how a client's connection to a machine is made.
+type way func(ctx context.Context) (net.Conn, error)
+
+// harness is the suite's access to a machine.
+func harness(name string, m *machine, w way) sandboxtest.Harness {
+	box := func(t testing.TB, dir string) sandbox.Sandbox {
+		o := m.options()
+		if w != nil {
+			o.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return w(ctx) }
+		}
+		return m.box(t, remote.Options{Machine: o, Dir: dir})
 	}
-	atHome := func(t testing.TB) sandbox.Sandbox { return open(t, "/workspace") }
+	atHome := func(t testing.TB) sandbox.Sandbox { return box(t, m.fresh(t, "/workspace")) }
 	return sandboxtest.Harness{
-		Name: name, Open: atHome, Denied: atHome, Latency: 20 * time.Millisecond,
-		Full: func(t testing.TB) sandbox.Sandbox { return open(t, "/small") },
-		Again: func(t testing.TB, box sandbox.Sandbox) sandbox.Sandbox {
-			return m.box(t, remote.Options{Machine: m.options(wrap), Dir: box.Dir()})
-		},
+		Name: name, Open: atHome, Denied: atHome, Latency: 50 * time.Millisecond,
+		Full:  func(t testing.TB) sandbox.Sandbox { return box(t, m.fresh(t, "/small")) },
+		Again: func(t testing.TB, b sandbox.Sandbox) sandbox.Sandbox { return box(t, b.Dir()) },
 	}
 }
 
 func TestConformance(t *testing.T) {
 	for _, u := range []userland{coreutils, busybox} {
 		t.Run(string(u), func(t *testing.T) {
-			m := boot(t, u)
-			sandboxtest.Run(t, harness("remote on "+string(u), m, nil))
+			sandboxtest.Run(t, harness("remote on "+string(u), boot(t, u), nil))
 		})
 	}
+}
+
+// some runs the cases that are picked, or all of them where time is no matter.
+func some(t *testing.T, h sandboxtest.Harness) {
+	t.Helper()
+	seen := map[string]int{}
+	for _, c := range sandboxtest.Cases() {
+		seen[c.Concept]++
+		every := 4
+		if c.Concept == "names" {
+			every = 16
+		}
+		if os.Getenv("FLYFLEET_TEST_LONG") == "" && seen[c.Concept]%every != 1 {
+			continue
+		}
+		t.Run(c.String(), func(t *testing.T) { h.RunCase(t, c) })
+	}
+}
+
+// 30 ms there and back.
+func TestConformanceFromAfar(t *testing.T) {
+	m := boot(t, busybox)
+	f := newFar(t, 15*time.Millisecond, func(ctx context.Context) (net.Conn, error) { return m.Dial(ctx, wire.ControlPort) })
+	some(t, harness("remote from afar", m, f.connect))
+}
+
+// The server dies again and again, each time when a client has read from it so often: at any moment of any operation.
+func TestConformanceWhileTheServerDies(t *testing.T) {
+	m := boot(t, coreutils)
+	k := newKiller(t, m, 97)
+	some(t, harness("remote on a dying server", m, k.connect))
+	if k.kills.Load() == 0 {
+		t.Error("the server was never killed")
+	}
+	t.Logf("killed %d times", k.kills.Load())
+}
+
+// killServer ends the one process that answers callers: it is the program that the keeper runs again. The quotes keep this very text
+// from looking like it.
+const killServer = `for d in /proc/[0-9]*; do case "$(tr '\0' ' ' <"$d/cmdline" 2>/dev/null)" in *"exe"" calls "*) kill -9 "${d#/proc/}" ;; esac; done; exit 0`
+
+// killer kills a machine's server by the progress of those who talk to it.
+type killer struct {
+	m     *machine
+	every int64
+	reads atomic.Int64
+	kills atomic.Int64
+	next  chan struct{}
+	done  sync.WaitGroup
+}
+
+func newKiller(t testing.TB, m *machine, every int64) *killer {
+	k := &killer{m: m, every: every, next: make(chan struct{}, 1)}
+	k.done.Go(func() {
+		for range k.next {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			r, err := m.Exec(ctx, runner.ExecRequest{Argv: []string{"sh", "-c", killServer}})
+			cancel()
+			if err != nil || r.Code != 0 {
+				t.Errorf("killing the server: %v, %d: %s", err, r.Code, r.Stderr)
+				continue
+			}
+			k.kills.Add(1)
+		}
+	})
+	t.Cleanup(func() {
+		close(k.next)
+		k.done.Wait()
+	})
+	return k
+}
+
+func (k *killer) connect(ctx context.Context) (net.Conn, error) {
+	conn, err := k.m.Dial(ctx, wire.ControlPort)
+	if err != nil {
+		return nil, err
+	}
+	return &watched{conn, k}, nil
+}
+
+type watched struct {
+	net.Conn
+	k *killer
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if w.k.reads.Add(1)%w.k.every == 0 {
+		select {
+		case w.k.next <- struct{}{}:
+		default:
+		}
+	}
+	return n, err
 }

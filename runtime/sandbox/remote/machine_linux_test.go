@@ -29,7 +29,6 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/token"
-	"github.com/flyfleet/terraform-provider-flyfleet/wire/transport"
 )
 
 func TestMain(m *testing.M) {
@@ -220,7 +219,7 @@ func takeDown(t testing.TB, r runner.Runner, dir string) {
 // serves waits until the control server answers.
 func (m *machine) serves(t testing.TB) {
 	t.Helper()
-	c, err := client.New(m.options(nil))
+	c, err := client.New(m.options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,20 +255,10 @@ func (m *machine) root(t testing.TB, script string) string {
 	return strings.TrimSpace(string(r.Stdout))
 }
 
-// dial is the way to the machine; wrap may put something in it.
-func (m *machine) dial(wrap func(net.Conn) net.Conn) transport.DialFunc {
-	return func(ctx context.Context, _, _ string) (net.Conn, error) {
-		conn, err := m.Dial(ctx, wire.ControlPort)
-		if err != nil || wrap == nil {
-			return conn, err
-		}
-		return wrap(conn), nil
-	}
-}
-
-func (m *machine) options(wrap func(net.Conn) net.Conn) client.Options {
+func (m *machine) options() client.Options {
 	return client.Options{
-		Address: "tenant-a.flycast:8080", Dial: m.dial(wrap), Scope: scope,
+		Address: "tenant-a.flycast:8080", Scope: scope,
+		Dial:   func(ctx context.Context, _, _ string) (net.Conn, error) { return m.Dial(ctx, wire.ControlPort) },
 		Tokens: client.SignWith(m.key, appName, machineName, "test", scope),
 	}
 }
@@ -278,7 +267,7 @@ func (m *machine) options(wrap func(net.Conn) net.Conn) client.Options {
 func (m *machine) box(t testing.TB, o remote.Options) *remote.Sandbox {
 	t.Helper()
 	if o.Machine.Address == "" {
-		o.Machine = m.options(nil)
+		o.Machine = m.options()
 	}
 	o.Wait = 20 * time.Second
 	s, err := remote.New(o)

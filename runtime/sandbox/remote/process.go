@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"syscall"
 	"time"
 
@@ -127,47 +126,6 @@ func (p *process) write(ctx context.Context, over *client.Client, offset int64, 
 	}
 }
 
-// again says whether a failed call may be repeated: nil while the connection is broken no longer than patience allows.
-func (p *process) again(ctx context.Context, err error, since *time.Time) error {
-	seam := failure(ctx, err)
-	var unavailable *sandbox.UnavailableError
-	if !errors.As(seam, &unavailable) || unavailable.Refused || ctx.Err() != nil {
-		return seam
-	}
-	patience := p.patience
-	if patience <= 0 {
-		patience = 30 * time.Second
-	}
-	if since.IsZero() {
-		*since = time.Now()
-	}
-	if time.Since(*since) >= patience {
-		return seam
-	}
-	return nil
-}
-
-// repeat makes a call that changes nothing when it is repeated, until it is answered or patience is over.
-func repeat[A any](ctx context.Context, p *process, call func(context.Context) (A, error)) (A, error) {
-	since := time.Time{}
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		answer, err := call(ctx)
-		if err == nil {
-			return answer, nil
-		}
-		if err := p.again(ctx, err, &since); err != nil {
-			return answer, err
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return answer, context.Cause(ctx)
-		case <-timer.C:
-		}
-	}
-}
-
 var targets = map[sandbox.Target]wirev1.SignalTarget{
 	sandbox.Leader: wirev1.SignalTarget_SIGNAL_TARGET_LEADER,
 	sandbox.Group:  wirev1.SignalTarget_SIGNAL_TARGET_GROUP,
@@ -180,7 +138,7 @@ func (p *process) Signal(ctx context.Context, signal int, target sandbox.Target)
 	if !known || signal < 1 || signal > 64 {
 		return false, syscall.EINVAL
 	}
-	return repeat(ctx, p, func(ctx context.Context) (bool, error) {
+	return repeat(ctx, p.link, func(ctx context.Context) (bool, error) {
 		answer, err := p.control.Signal(ctx, p.id, int32(signal), to)
 		return answer.GetDelivered(), err
 	})
@@ -191,7 +149,7 @@ func (p *process) Resize(ctx context.Context, size sandbox.Size) error {
 	if size.Cols < 1 || size.Rows < 1 || size.Cols > 65535 || size.Rows > 65535 {
 		return syscall.EINVAL
 	}
-	_, err := repeat(ctx, p, func(ctx context.Context) (struct{}, error) {
+	_, err := repeat(ctx, p.link, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, p.control.Resize(ctx, p.id, uint32(size.Cols), uint32(size.Rows))
 	})
 	return err
@@ -199,12 +157,12 @@ func (p *process) Resize(ctx context.Context, size sandbox.Size) error {
 
 // Hold stops the count of its time limit.
 func (p *process) Hold(ctx context.Context, key string, d time.Duration) error {
-	_, err := repeat(ctx, p, func(ctx context.Context) (bool, error) { return p.control.Hold(ctx, p.id, key, millis(d)) })
+	_, err := repeat(ctx, p.link, func(ctx context.Context) (bool, error) { return p.control.Hold(ctx, p.id, key, millis(d)) })
 	return err
 }
 
 // Forget drops its output.
 func (p *process) Forget(ctx context.Context) error {
-	_, err := repeat(ctx, p, func(ctx context.Context) (bool, error) { return p.control.Forget(ctx, p.id) })
+	_, err := repeat(ctx, p.link, func(ctx context.Context) (bool, error) { return p.control.Forget(ctx, p.id) })
 	return err
 }

@@ -20,7 +20,7 @@ const (
 	// than it keeps (bulkCap), so that a file of any size passes through a spool of any size whole.
 	block   = 1 << 20
 	window  = 4
-	bulkCap = window * block
+	bulkCap = (window + 2) * block
 	// onceCap is how much of a read the machine keeps for a repeat on a Once view.
 	onceCap = 32 << 20
 )

@@ -163,7 +163,7 @@ func contentsOf(content, beside []byte, want int) ([]sandbox.Read, error) {
 	for line := range bytes.Lines(beside) {
 		line = bytes.TrimSuffix(line, []byte("\n"))
 		if word, ok := bytes.CutPrefix(line, []byte("= ")); ok {
-			if string(word) == "EIO" && len(out) > 0 && out[len(out)-1].Content != nil {
+			if string(word) == "EIO" && len(out) > 0 {
 				out[len(out)-1] = sandbox.Read{Err: syscall.EIO}
 				continue
 			}

@@ -14,7 +14,7 @@ import (
 // record is one line of a script's answer: a letter, numbers or a word, a name, and "//\n" as its end. No name holds two
 // slashes in a row (spell sees to that, and find never says one), so a name may hold any other byte, a newline too.
 type record struct {
-	// kind: l a path itself, f what a link leads to, e an error, d a directory that was made, t and z marks, x an exit code and a time.
+	// kind: l a path itself, f what a link leads to, e an error, d a directory that was made, s, t and z marks, x an exit code and a time.
 	kind byte
 	name string       // of x the time
 	info sandbox.Info // of l and f, without Name
@@ -49,7 +49,7 @@ func cutRecord(data []byte) (record, []byte, error) {
 		if r.name = string(line); r.name == "" {
 			return record{}, nil, errTorn
 		}
-	case 't', 'z':
+	case 's', 't', 'z':
 		if len(line) > 0 {
 			return record{}, nil, errTorn
 		}

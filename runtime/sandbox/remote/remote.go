@@ -128,9 +128,12 @@ func (s *Sandbox) Once(id string) sandbox.Sandbox {
 
 // Describe asks the machine who it is.
 func (s *Sandbox) Describe(ctx context.Context) (sandbox.Description, error) {
-	hello, err := s.control.Hello(ctx)
+	if ctx.Err() != nil {
+		return sandbox.Description{}, context.Cause(ctx)
+	}
+	hello, err := repeat(ctx, s.link, s.control.Hello)
 	if err != nil {
-		return sandbox.Description{}, failure(ctx, err)
+		return sandbox.Description{}, err
 	}
 	return sandbox.Description{
 		Epoch: hello.GetEpoch(), User: hello.GetExecUser(),

@@ -21,6 +21,7 @@ const (
 	unpackBytes = 4 << 20
 	unpackNames = 500
 	largeEntry  = 1 << 20
+	roomOfEntry = 8 << 10 // what an entry takes of a disk beside its bytes
 )
 
 // WriteTree reads the stream here, refuses what is hostile before anything of it is sent, and sends the rest in parts: each part is first
@@ -151,8 +152,10 @@ func (t *treeWriter) flush(ctx context.Context, end string) error {
 func (t *treeWriter) unpack(ctx context.Context, entries []*treeEntry, end string) ([]*treeEntry, error) {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e *treeEntry) bool { return e.header.Name == "." })
 	var vetted []string
+	need := int64(0)
 	for _, e := range entries {
 		vetted = append(vetted, e.vetted()...)
+		need += e.header.Size + roomOfEntry
 	}
 	list := ended(vetted)
 	archive, err := archiveOf(entries)
@@ -161,7 +164,7 @@ func (t *treeWriter) unpack(ctx context.Context, entries []*treeEntry, end strin
 	}
 	answer, err := t.run(ctx, job{
 		script: unpackScript, part: t.label(), dir: t.start(t.name),
-		args: []string{spell(t.name), number(int64(len(list))), vetScript.text, end}, stdin: append(list, archive...),
+		args: []string{spell(t.name), number(int64(len(list))), vetScript.text, end, number(need)}, stdin: append(list, archive...),
 	})
 	if err == nil {
 		_, answer, err = statusOf(answer)
@@ -182,6 +185,8 @@ func (t *treeWriter) unpack(ctx context.Context, entries []*treeEntry, end strin
 				return nil, nil
 			}
 			return nil, t.verify(ctx, entries, r.name)
+		case 's':
+			return nil, t.each(ctx, entries)
 		case 'd':
 			t.fresh[local(r.name)] = true
 		case 'e':
@@ -245,7 +250,12 @@ func (t *treeWriter) verify(ctx context.Context, entries []*treeEntry, since str
 			return err
 		}
 	}
-	for _, e := range again {
+	return t.each(ctx, again)
+}
+
+// each makes entries one by one, so that it is known of each why it cannot be made, and no file is touched that cannot be replaced.
+func (t *treeWriter) each(ctx context.Context, entries []*treeEntry) error {
+	for _, e := range entries {
 		if err := t.one(ctx, e); err != nil {
 			return err
 		}
@@ -284,7 +294,7 @@ func (t *treeWriter) one(ctx context.Context, e *treeEntry) error {
 		return err
 	}
 	answer, err := t.run(ctx, job{
-		script: unpackScript, part: t.label(), dir: t.start(t.name), args: []string{spell(t.name), "0", "", "one"}, stdin: archive,
+		script: unpackScript, part: t.label(), dir: t.start(t.name), args: []string{spell(t.name), "0", "", "one", "0"}, stdin: archive,
 	})
 	if err != nil {
 		return t.about(t.name, err)

@@ -1,6 +1,7 @@
-# DIR LENGTH SCRIPT END: on standard input LENGTH bytes of what SCRIPT is to vet, then a tar archive. It is unpacked when nothing was
+# DIR LENGTH SCRIPT END NEED: on standard input LENGTH bytes of what SCRIPT is to vet, then a tar archive. It is unpacked when nothing was
 # said against any of it, and the answer then ends with the record x, with how tar ended and when it began. END tells the last of a
-# tree's parts from the others.
+# tree's parts from the others. NEED is how
+# many bytes there should be room for; without it the answer ends with the record s. 0 tries in any case.
 n=$1
 made=''
 if [ ! -d "$n" ]; then
@@ -23,6 +24,17 @@ if [ "$2" != 0 ]; then
     *) exit 9 ;;
   esac
 fi
+# tar removes a file before it makes the new one: where there may be no room for that, files are better made one by one.
+# shellcheck disable=SC2046
+set -- "$5" $(stat -f -c '%a %S %d %c' -- . 2>/dev/null)
+if [ "$1" -gt 0 ] && [ $# = 5 ]; then
+  if [ "$(($2 * $3))" -lt "$1" ] || { [ "$5" -gt 0 ] && [ "$4" -lt 1000 ]; }; then
+    printf 's //\n'
+    exit 0
+  fi
+fi
+# busybox applies the umask; every directory is there by now.
+umask 000
 start=$(date +%s)
 tar -xpof - 2>/dev/null
 rc=$?

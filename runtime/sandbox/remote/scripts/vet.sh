@@ -50,7 +50,7 @@ long() {
   done
 }
 
-last='' said=0 count=$#
+last='' made='' said=0 count=$#
 for entry do
   n=${entry#?}
   kind=${entry%"$n"}
@@ -73,7 +73,13 @@ for entry do
           [ -n "$e" ] || set -- "$@" "$n"
         fi
         ;;
-      o) if [ ! -L "$n" ] && [ -d "$n" ]; then e=EISDIR; else e=$lw; fi ;;
+      o)
+        if [ ! -L "$n" ] && [ -d "$n" ]; then e=EISDIR; else e=$lw; fi
+        if [ -z "$e" ] && [ ! -d "$d" ] && [ "$d" != "$made" ]; then
+          made=$d
+          set -- "$@" "$d"
+        fi
+        ;;
     esac
   fi
   if [ -n "$e" ]; then
