@@ -132,6 +132,8 @@ type machine struct {
 
 	key   token.SigningKey
 	boxes atomic.Int64
+	small bool            // /small is there
+	own   *remote.Sandbox // of the machine itself, for what the cases need
 }
 
 // boot starts a machine. Its /small is a file system of 16 MiB where this process may mount one.
@@ -193,10 +195,11 @@ func boot(t testing.TB, u userland) *machine {
 		}
 		m.Wait()
 	})
-	if len(mounts) > 1 {
+	if m.small = len(mounts) > 1; m.small {
 		m.root(t, "chown 10000:10000 /small")
 	}
 	m.serves(t)
+	m.own = m.box(t, remote.Options{Dir: "/"})
 	return m
 }
 
@@ -282,7 +285,7 @@ func (m *machine) box(t testing.TB, o remote.Options) *remote.Sandbox {
 func (m *machine) fresh(t testing.TB, below string) string {
 	t.Helper()
 	dir := below + "/case" + strconv.FormatInt(m.boxes.Add(1), 10)
-	s := m.box(t, remote.Options{Dir: "/"})
+	s := m.own
 	if err := s.Mkdir(t.Context(), dir, sandbox.MkdirOptions{}); err != nil {
 		t.Fatal(err)
 	}
