@@ -174,7 +174,15 @@ func (o operation) judge(s script, exit sandbox.Exit) error {
 	case exit.Cause == sandbox.CauseExited && exit.Signal == 0:
 		return fmt.Errorf("the script %q ended with %d: %w", s.name, exit.Code, syscall.EIO)
 	}
-	return &sandbox.UnavailableError{Reason: fmt.Sprintf("the operation was ended on the machine (%s, signal %d)", exit.Cause, exit.Signal)}
+	ended := &endedError{exit}
+	return &sandbox.UnavailableError{Reason: ended.Error(), Err: ended}
+}
+
+// endedError says that a script was ended by somebody else.
+type endedError struct{ exit sandbox.Exit }
+
+func (e *endedError) Error() string {
+	return fmt.Sprintf("the operation was ended on the machine (%s, signal %d)", e.exit.Cause, e.exit.Signal)
 }
 
 // readFailed is with what a script ends whose program failed in the middle of an answer.

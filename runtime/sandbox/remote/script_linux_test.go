@@ -8,7 +8,7 @@ import (
 
 var allScripts = []script{
 	statScript, manyScript, existsScript, listScript, readScript, bulkScript, writeScript, writesScript, mkdirScript, mkdirsScript, removeScript,
-	packScript, vetScript, unpackScript, modesScript, readsScript, sweepScript,
+	packScript, vetScript, unpackScript, modesScript, readsScript, sweepScript, discardScript,
 }
 
 // shells that a machine may have.

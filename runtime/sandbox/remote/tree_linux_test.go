@@ -347,3 +347,30 @@ func TestNoWriterStaysBehindWhenItsCallerIsGone(t *testing.T) {
 		soon(t, "nothing is left", func() bool { return sh(t, s, "ls -A t") == "" })
 	})
 }
+
+// A script that is killed cannot clean up after itself.
+func TestAKilledWriteLeavesNothing(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine, s *remote.Sandbox) {
+		sh(t, s, "mkdir t; echo old > t/f")
+		r, w := io.Pipe()
+		done := make(chan error, 1)
+		go func() { done <- s.WriteTree(t.Context(), "t", r, sandbox.TreeOptions{}) }()
+		head := tar.NewWriter(w)
+		if err := head.WriteHeader(&tar.Header{Name: "f", Size: 8 << 20, Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := head.Write(make([]byte, 3<<20)); err != nil {
+			t.Fatal(err)
+		}
+		soon(t, "a file is being written", func() bool { return strings.Contains(sh(t, s, "ls -A t"), ".flyfleet") })
+		m.root(t, `for d in /proc/[0-9]*; do case "$(tr '\0' ' ' <"$d/cmdline" 2>/dev/null)" in "sh -c "*"place""() {"*) kill -9 "${d#/proc/}" ;; esac; done; exit 0`)
+		var unavailable *sandbox.UnavailableError
+		if err := <-done; !errors.As(err, &unavailable) || unavailable.Refused {
+			t.Errorf("got %v", err)
+		}
+		_ = w.Close()
+		if got := sh(t, s, "ls -A t; cat t/f"); got != "f\nold\n" {
+			t.Errorf("after it: %q", got)
+		}
+	})
+}

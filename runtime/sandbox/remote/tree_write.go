@@ -338,11 +338,11 @@ func (t *treeWriter) file(ctx context.Context, e *treeEntry, j job) error {
 	if err != nil {
 		return err
 	}
-	j.script, j.part, j.dir = writeScript, label, t.root()
+	j.part, j.dir = label, t.root()
 	j.args = []string{
 		spell("./" + e.header.Name), octal(fs.FileMode(e.header.Mode)), number(e.header.Size), number(e.header.ModTime.Unix()), id, "no",
 	}
-	return t.note(e, t.status(ctx, j))
+	return t.note(e, t.place(ctx, "./"+e.header.Name, id, j))
 }
 
 // large sends a file that is not held in memory.
@@ -365,6 +365,11 @@ func (t *treeWriter) large(ctx context.Context, e *treeEntry) error {
 	err = t.file(ctx, e, job{source: content, length: e.header.Size})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	var unavailable *sandbox.UnavailableError
+	if errors.As(err, &unavailable) {
+		// Nothing more is read, so a source that gives nothing is not waited for.
+		return err
 	}
 	if failed := content.close(); failed != nil {
 		return fmt.Errorf("reading the tree to write: %w", failed)

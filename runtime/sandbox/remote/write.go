@@ -3,8 +3,10 @@ package remote
 import (
 	"bytes"
 	"context"
+	"errors"
 	"path"
 	"syscall"
+	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
 )
@@ -26,12 +28,30 @@ func (o operation) writeFile(ctx context.Context, f sandbox.File, label string) 
 	if err != nil {
 		return err
 	}
-	answer, err := o.run(ctx, job{
-		script: writeScript, part: label, dir: o.start(f.Name), stdin: f.Content,
+	return o.place(ctx, f.Name, id, job{
+		part: label, dir: o.start(f.Name), stdin: f.Content,
 		args: []string{spell(f.Name), modeText(f), number(int64(len(f.Content))), "", id, "yes"},
 	})
+}
+
+// discardTime bounds the removal of what a killed write left.
+const discardTime = 10 * time.Second
+
+// place runs a write. A script that is killed cannot clean up: then it is done here, as well as it goes.
+func (o operation) place(ctx context.Context, name, id string, j job) error {
+	j.script = writeScript
+	answer, err := o.run(ctx, j)
 	if err == nil {
 		_, _, err = statusOf(answer)
+	}
+	var ended *endedError
+	if errors.As(err, &ended) && ended.exit.Signal != 0 {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
+		defer cancel()
+		d := job{script: discardScript, part: j.part + "d", dir: j.dir, args: []string{spell(name), id, j.args[len(j.args)-1]}}
+		if _, derr := o.run(limited, d); derr != nil {
+			o.log.Warn("what a killed write left is not removed", "exec", id, "error", derr)
+		}
 	}
 	return err
 }
