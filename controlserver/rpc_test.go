@@ -469,6 +469,12 @@ func TestForgottenExecWithOrphansLetsThemWriteOn(t *testing.T) {
 	if _, err := c.RPC().Forget(limited(t), connect.NewRequest(&wirev1.ForgetRequest{ExecId: got.ID, Scope: machinetest.Scope})); err != nil {
 		t.Fatal(err)
 	}
+	// Its output is gone at once, though the orphan keeps its life from being over.
+	var out bytes.Buffer
+	again, err := c.Attach(limited(t), got.ID, client.Follow{}, client.Writers(&out, nil))
+	if err != nil || out.Len() > 0 || len(again.Gaps) != 1 || again.Gaps[0].GetReason() != wirev1.GapReason_GAP_REASON_COLLECTED {
+		t.Fatalf("a forgotten exec: %v, %d bytes, %v", again.Gaps, out.Len(), err)
+	}
 	m.KillServer()
 	run(t, c, shell("touch go"))
 	eventually(t, "the orphan to write on", func() bool { return run(t, c, shell("cat survived 2>/dev/null")).stdout == "alive\n" })

@@ -156,6 +156,10 @@ func (s *subscriber) piece(ctx context.Context, r *reader, end uint64, all bool)
 		r.held = time.Time{}
 		return 0, 0, nil
 	}
+	if s.exec.unwanted() {
+		// Gone for everybody at once, though its files may lie there until its last pipe is closed.
+		return s.gap(r, &spool.Gap{From: r.at, To: end, Reason: wirev1.GapReason_GAP_REASON_COLLECTED})
+	}
 	gap, until := r.stream.book.At(r.at, end)
 	if gap != nil {
 		return s.gap(r, gap)
