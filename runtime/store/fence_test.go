@@ -47,7 +47,10 @@ func TestFenceStorm(t *testing.T) {
 					}
 					for range 40 {
 						step := u.append
-						if appended.Add(1)%10 == 0 {
+						switch appended.Add(1) % 10 {
+						case 1, 4:
+							step = func(ctx context.Context, _ string) error { return u.appendTwo(ctx) }
+						case 0:
 							step = func(ctx context.Context, text string) error { return u.intend(ctx, text+"-"+uuid.NewString()) }
 						}
 						if err := step(ctx, fmt.Sprint(u.claim.Fence)); fenced(err) {
@@ -80,8 +83,9 @@ func TestFenceStorm(t *testing.T) {
 // The same, with the moment held still: an append has checked its fence and is not committed; the takeover must wait.
 func TestTakeoverWaitsForAnAppendUnderWay(t *testing.T) {
 	for name, write := range map[string]func(*turn, context.Context) error{
-		"by the writer": func(u *turn, ctx context.Context) error { return u.append(ctx, "mine") },
-		"alone":         func(u *turn, ctx context.Context) error { return u.intend(ctx, "c1") },
+		"one entry":   func(u *turn, ctx context.Context) error { return u.append(ctx, "mine") },
+		"two entries": (*turn).appendTwo,
+		"with rows":   func(u *turn, ctx context.Context) error { return u.intend(ctx, "c1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := fresh(t)

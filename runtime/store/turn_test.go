@@ -53,6 +53,15 @@ func (u *turn) append(ctx context.Context, text string) error {
 	return err
 }
 
+// appendTwo commits two entries in one step.
+func (u *turn) appendTwo(ctx context.Context) error {
+	_, err := u.store.Commit(ctx, u.claim, store.Step{After: u.last, Entries: []journal.Entry{{Body: delta("one")}, {Body: delta("two")}}})
+	if err == nil {
+		u.last += 2
+	}
+	return err
+}
+
 // intend commits a call with its effect.
 func (u *turn) intend(ctx context.Context, call string) error {
 	_, err := u.store.Commit(ctx, u.claim, store.Step{

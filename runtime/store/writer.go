@@ -145,6 +145,9 @@ type place struct {
 
 // send gives the entries that were accepted, with their times.
 func (w *writer) send(ctx context.Context, batch []*pending) (map[place]time.Time, error) {
+	if len(batch) == 1 && len(batch[0].rows) == 1 && !batch[0].async {
+		return w.sendOne(ctx, batch[0])
+	}
 	arg, async := arguments(batch)
 	accepted := make(map[place]time.Time, len(arg.Seqs))
 	insert := func(q *statement.Queries) error {
@@ -163,6 +166,19 @@ func (w *writer) send(ctx context.Context, batch []*pending) (map[place]time.Tim
 		}
 		return insert(statement.New(tx))
 	})
+	return accepted, err
+}
+
+func (w *writer) sendOne(ctx context.Context, p *pending) (map[place]time.Time, error) {
+	e := p.rows[0].entry
+	rows, err := statement.New(w.pool).AppendOne(ctx, statement.AppendOneParams{
+		SessionID: e.Session, Owner: p.claim.Executor, Fence: p.claim.Fence, After: p.after, Seq: e.Seq, Kind: int16(e.Kind),
+		SubmissionID: orNil(e.Submission), CallID: e.Call, Body: nonNil(p.rows[0].body),
+	})
+	accepted := map[place]time.Time{}
+	for _, r := range rows {
+		accepted[place{r.SessionID, r.Seq}] = r.At
+	}
 	return accepted, err
 }
 

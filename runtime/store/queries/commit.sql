@@ -21,6 +21,17 @@ FROM (
 WHERE (e.step IN (SELECT own.step FROM own)) IS TRUE
 RETURNING session_id, seq, at;
 
+-- name: AppendOne :many
+-- Append for one step of one entry, which is what a session alone has: no arrays to unpack.
+WITH own AS (
+  SELECT s.id FROM sessions s WHERE s.id = @session_id::uuid AND s.owner = @owner::uuid AND s.fence = @fence::bigint
+    AND (@after::bigint = s.base_seq OR EXISTS (SELECT 1 FROM journal j WHERE j.session_id = @session_id::uuid AND j.seq = @after::bigint))
+  FOR SHARE OF s SKIP LOCKED
+)
+INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body)
+SELECT own.id, @seq::bigint, @fence::bigint, @kind::smallint, sqlc.narg(submission_id)::uuid, nullif(@call_id::text, ''), @body::bytea FROM own
+RETURNING session_id, seq, at;
+
 -- name: Hold :exec
 WITH own AS (SELECT 1 FROM sessions WHERE id = @id AND owner = @owner::uuid AND fence = @fence FOR SHARE)
 SELECT must((SELECT count(*) FROM own) = 1, 'FF001', 'fenced');

@@ -114,6 +114,66 @@ func (q *Queries) Append(ctx context.Context, arg AppendParams) ([]AppendRow, er
 	return items, nil
 }
 
+const AppendOne = `-- name: AppendOne :many
+WITH own AS (
+  SELECT s.id FROM sessions s WHERE s.id = $7::uuid AND s.owner = $8::uuid AND s.fence = $2::bigint
+    AND ($9::bigint = s.base_seq OR EXISTS (SELECT 1 FROM journal j WHERE j.session_id = $7::uuid AND j.seq = $9::bigint))
+  FOR SHARE OF s SKIP LOCKED
+)
+INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body)
+SELECT own.id, $1::bigint, $2::bigint, $3::smallint, $4::uuid, nullif($5::text, ''), $6::bytea FROM own
+RETURNING session_id, seq, at
+`
+
+type AppendOneParams struct {
+	Seq          int64
+	Fence        int64
+	Kind         int16
+	SubmissionID *uuid.UUID
+	CallID       string
+	Body         []byte
+	SessionID    uuid.UUID
+	Owner        uuid.UUID
+	After        int64
+}
+
+type AppendOneRow struct {
+	SessionID uuid.UUID
+	Seq       int64
+	At        time.Time
+}
+
+// Append for one step of one entry, which is what a session alone has: no arrays to unpack.
+func (q *Queries) AppendOne(ctx context.Context, arg AppendOneParams) ([]AppendOneRow, error) {
+	rows, err := q.db.Query(ctx, AppendOne,
+		arg.Seq,
+		arg.Fence,
+		arg.Kind,
+		arg.SubmissionID,
+		arg.CallID,
+		arg.Body,
+		arg.SessionID,
+		arg.Owner,
+		arg.After,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AppendOneRow
+	for rows.Next() {
+		var i AppendOneRow
+		if err := rows.Scan(&i.SessionID, &i.Seq, &i.At); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const AppendOwned = `-- name: AppendOwned :many
 INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body, blob_sha)
 SELECT $1::uuid, e.seq, $2::bigint, e.kind, nullif(e.submission_id, '00000000-0000-0000-0000-000000000000'), nullif(e.call_id, ''), e.body, nullif(e.blob_sha, '')
