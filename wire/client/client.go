@@ -27,6 +27,9 @@ type Options struct {
 	Address string
 	// Dial opens connections. Nil dials by the host's own network, which refuses private names.
 	Dial transport.DialFunc
+	// Road is a connection that clients of one machine share, whoever they speak for; then Dial is not used. Nil is a
+	// connection of the client's own.
+	Road *Road
 	// Tokens prove the caller. SignWith makes a source from a signing key.
 	Tokens TokenSource
 	// Scope and Fence go with every call of Run, Attach and Signal. Scope must be the tokens'.
@@ -40,11 +43,25 @@ type Options struct {
 
 // Client speaks to one machine. It is safe for concurrent use; all its calls share one connection.
 type Client struct {
-	options   Options
-	transport *http.Transport
-	rpc       wirev1connect.ControlServiceClient
-	log       *slog.Logger
+	options Options
+	road    *Road
+	rpc     wirev1connect.ControlServiceClient
+	log     *slog.Logger
 }
+
+// Road is one connection to one machine, opened when it is first needed. It is safe for concurrent use.
+type Road struct{ transport *http.Transport }
+
+// NewRoad makes a road. Nil dials as in Options.
+func NewRoad(dial transport.DialFunc) *Road {
+	if dial == nil {
+		dial = transport.Host()
+	}
+	return &Road{transport: newTransport(dial)}
+}
+
+// Close drops the connection when nothing is under way on it; otherwise it goes some minutes after the last call.
+func (r *Road) Close() { r.transport.CloseIdleConnections() }
 
 // Timeouts of the connection. A dead peer is noticed after pingEvery + pingWait; a stream that says
 // nothing for silence (the machine beats every 15 s) is opened again.
@@ -66,18 +83,18 @@ func New(options Options) (*Client, error) {
 	if err := wire.CheckScope(options.Scope); err != nil {
 		return nil, fmt.Errorf("wire client: %w", err)
 	}
-	if options.Dial == nil {
-		options.Dial = transport.Host()
-	}
 	if options.Build == "" {
 		options.Build = wire.Build
 	}
-	c := &Client{options: options, log: options.Log, transport: newTransport(options.Dial)}
+	c := &Client{options: options, log: options.Log, road: options.Road}
+	if c.road == nil {
+		c.road = NewRoad(options.Dial)
+	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.rpc = wirev1connect.NewControlServiceClient(
-		&tap{&http.Client{Transport: c.transport}}, "http://"+options.Address,
+		&tap{&http.Client{Transport: c.road.transport}}, "http://"+options.Address,
 		connect.WithGRPC(),
 		connect.WithAcceptCompression("gzip", nil, nil),
 		connect.WithReadMaxBytes(wire.MaxAnswerBytes),
@@ -106,8 +123,12 @@ func newTransport(dial transport.DialFunc) *http.Transport {
 	}
 }
 
-// Close drops the client's idle connection. Calls in flight are not ended.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+// Close drops the client's idle connection, but not a road of Options. Calls in flight are not ended.
+func (c *Client) Close() {
+	if c.options.Road == nil {
+		c.road.Close()
+	}
+}
 
 // RPC is the raw service: the caller fills scope and fence, sees each call's own error, and sets its own
 // deadlines (never one on Exec or Attach: it would travel and end the stream).

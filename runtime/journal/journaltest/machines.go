@@ -147,4 +147,99 @@ var machineCases = []testCase{
 			w.Error("not idle")
 		}
 	}},
+	{name: "a slot is on the tenant's own machine only", run: func(w *world) {
+		for id, owner := range map[string]string{"m1": "somebody else", "m2": ""} {
+			w.ok(w.PutMachine(w.Context(), store.Machine{ID: id, App: id, Tenant: owner, Pool: "warm"}, 1))
+			w.is(w.begin().execOn("c1", id), store.ErrNoSlot)
+		}
+	}},
+	{name: "a retired machine keeps who has a slot and takes nobody new", run: func(w *world) {
+		w.ok(w.PutMachine(w.Context(), store.Machine{ID: "m1", App: "a", Tenant: tenant}, 2))
+		t, other := w.begin(), w.begin()
+		w.ok(t.execOn("c1", "m1"))
+		w.ok(w.Retire(w.Context(), "m1"))
+		w.ok(t.execOn("c2", "m1"))
+		w.is(other.execOn("c1", "m1"), store.ErrNoSlot)
+		has, err := w.TenantMachines(w.Context(), tenant)
+		if w.ok(err); len(has) != 0 {
+			w.Errorf("it is offered still: %+v", has)
+		}
+		retired, err := w.RetiredAmong(w.Context(), []string{"m1", "m2"})
+		if w.ok(err); len(retired) != 1 || retired[0] != "m1" {
+			w.Errorf("retired are %v", retired)
+		}
+	}},
+	{name: "a tenant gets one machine of the pool, however many ask for it", run: func(w *world) {
+		for _, id := range []string{"m1", "m2", "m3", "m4"} {
+			w.ok(w.PutMachine(w.Context(), store.Machine{ID: id, App: id, Pool: "warm"}, 1))
+		}
+		var wait sync.WaitGroup
+		for range 4 {
+			wait.Go(func() {
+				_, err := w.ClaimFromPool(w.Context(), "warm", tenant)
+				w.ok(err)
+			})
+		}
+		wait.Wait()
+		has, err := w.TenantMachines(w.Context(), tenant)
+		if w.ok(err); len(has) != 1 {
+			w.Errorf("it has %+v", has)
+		}
+	}},
+	{name: "nothing starts on a machine on its way to rest, and nothing rests under a session at work", run: func(w *world) {
+		w.ok(w.PutMachine(w.Context(), store.Machine{ID: "m1", App: "a", Tenant: tenant}, 1))
+		rest := func() bool {
+			began, err := w.BeginRest(w.Context(), "m1", time.Hour)
+			w.ok(err)
+			return began
+		}
+		t := w.begin()
+		w.db.Elapse(w, 2*time.Hour)
+		if rest() {
+			w.Error("it rests under a session without a slot")
+		}
+		t.call("c1", attached)
+		t.card("c1", 100*time.Hour)
+		t.park()
+		if rest() {
+			w.Error("it rests at once")
+		}
+		w.db.Elapse(w, 2*time.Hour)
+		if !rest() {
+			w.Fatal("a session that waits for a person keeps the machine awake")
+		}
+		m, err := w.UseMachine(w.Context(), "m1")
+		if w.ok(err); !m.Resting {
+			w.Errorf("machine is %+v", m)
+		}
+		other := w.begin()
+		w.is(other.execOn("c1", "m1"), store.ErrNoSlot)
+		w.ok(w.EndRest(w.Context(), "m1"))
+		w.ok(other.start("c1", digest("c1")))
+		w.ok(other.execOn("c2", "m1"))
+		free, err := w.FreeSlots(w.Context(), "m1")
+		if w.ok(err); free != 0 {
+			w.Errorf("%d slots are free", free)
+		}
+	}},
+	{name: "a command is found with its slot until that is given back", run: func(w *world) {
+		w.ok(w.PutMachine(w.Context(), store.Machine{ID: "m1", App: "a", Tenant: tenant}, 1))
+		t := w.begin()
+		w.ok(t.execOn("c1", "m1"))
+		running, err := w.RunningExecs(w.Context(), t.id)
+		w.ok(err)
+		held, _, err := w.SlotOf(w.Context(), t.id)
+		w.ok(err)
+		got, err := w.ExecSlot(w.Context(), running[0].ID)
+		want := store.ExecSlot{Tenant: tenant, Session: t.id, Call: "c1", State: store.ExecStarted, Machine: "m1", Slot: 1, ClaimedAt: held.ClaimedAt}
+		if w.ok(err); got != want {
+			w.Errorf("got %+v, want %+v", got, want)
+		}
+		w.ok(w.ReleaseSlot(w.Context(), t.claim))
+		if got, err = w.ExecSlot(w.Context(), running[0].ID); err != nil || got.Slot != 0 {
+			w.Errorf("after the release: %+v, %v", got, err)
+		}
+		_, err = w.ExecSlot(w.Context(), store.NewID())
+		w.is(err, store.ErrNotFound)
+	}},
 }

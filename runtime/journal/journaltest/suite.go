@@ -60,6 +60,14 @@ type Store interface {
 	Machine(ctx context.Context, id string) (store.Machine, error)
 	ClaimFromPool(ctx context.Context, pool, tenant string) (store.Machine, error)
 	Retire(ctx context.Context, id string) error
+	UseMachine(ctx context.Context, id string) (store.Machine, error)
+	TenantMachines(ctx context.Context, tenant string) ([]store.Machine, error)
+	FreeSlots(ctx context.Context, id string) (int, error)
+	RetiredAmong(ctx context.Context, ids []string) ([]string, error)
+	BeginRest(ctx context.Context, id string, idle time.Duration) (bool, error)
+	EndRest(ctx context.Context, id string) error
+	RunningExecs(ctx context.Context, session uuid.UUID) ([]store.ExecRow, error)
+	ExecSlot(ctx context.Context, exec uuid.UUID) (store.ExecSlot, error)
 	IdleMachines(ctx context.Context, idle time.Duration, most int) ([]store.Machine, error)
 	SlotOf(ctx context.Context, session uuid.UUID) (store.Held, bool, error)
 	ReleaseSlot(ctx context.Context, c store.Claim) error

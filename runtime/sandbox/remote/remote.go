@@ -22,6 +22,9 @@ type Options struct {
 	// Machine is how to reach it, with scope and fence. Two clients are made of it, so that what is read or written in bulk has a
 	// connection of its own and keeps no prompt waiting. Neither connects before its first use.
 	Machine client.Options
+	// Bulk is the second connection, where Machine.Road is the first one: the sandboxes of many sessions then share two. With only
+	// one of them given, the other is the sandbox's own.
+	Bulk *client.Road
 	// Dir is where relative names and commands start; empty is DefaultDir.
 	Dir string
 	// Wait is how long a machine that cannot take work just now (a swap, a restart, too many commands) is waited for before
@@ -73,6 +76,7 @@ func New(o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("remote sandbox: %w", err)
 	}
+	o.Machine.Road = o.Bulk
 	bulk, err := client.New(o.Machine)
 	if err != nil {
 		return nil, fmt.Errorf("remote sandbox: %w", err)

@@ -52,6 +52,7 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_ready ON sessions (wake_at) WHERE state = 2;
 CREATE INDEX sessions_owned ON sessions (owner, tenant_id) WHERE state = 3;
 CREATE INDEX sessions_tenant ON sessions (tenant_id, id);
+CREATE INDEX sessions_at_work ON sessions (tenant_id) WHERE state IN (2, 3, 4);
 CREATE INDEX sessions_touched ON sessions (tenant_id, touched_at) WHERE state IN (1, 5);
 CREATE INDEX sessions_index_due ON sessions (id) WHERE index_due;
 CREATE INDEX sessions_lineage ON sessions USING gin (lineage);
@@ -194,7 +195,8 @@ CREATE INDEX approvals_due ON approvals (expires_at) WHERE state = 1;
 CREATE INDEX approvals_pending ON approvals (tenant_id, requested_at) WHERE state = 1;
 CREATE INDEX approvals_news ON approvals (session_id) WHERE state <> 1 AND delivered_seq IS NULL;
 
--- state: 1 usable, 2 retired.
+-- state: 1 usable, 2 retired, 3 on its way to rest.
+-- pool is where it waits for a tenant; together with a tenant it says that the claim is not known on the machine yet.
 CREATE TABLE machines (
   id        text PRIMARY KEY,
   app       text NOT NULL,

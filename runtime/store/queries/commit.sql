@@ -110,12 +110,16 @@ SELECT must((SELECT count(*) FROM started) = 1, 'FF002', 'not startable');
 INSERT INTO execs (id, session_id, call_id, machine_id, epoch, fence) VALUES (@id, @session_id, @call_id, @machine_id, @epoch, @fence);
 
 -- name: ClaimSlot :exec
--- A session that has a slot on the machine keeps it, with the new fence.
-WITH free AS (
-  SELECT m.machine_id, m.slot FROM machine_slots m
-  WHERE m.machine_id = @machine_id AND (m.session_id = @session_id::uuid
-    OR m.session_id IS NULL AND NOT EXISTS (SELECT 1 FROM machine_slots h WHERE h.session_id = @session_id::uuid))
-  ORDER BY m.session_id NULLS LAST, m.slot LIMIT 1 FOR UPDATE SKIP LOCKED
+-- A session that has a slot on the machine keeps it, with the new fence. The machine is the tenant's own, and not on its
+-- way to rest: the lock makes one that goes there at this moment wait for us, or us for it. A retired one takes nobody new.
+WITH machine AS (
+  SELECT k.id, k.state FROM machines k JOIN sessions s ON s.id = @session_id::uuid AND s.tenant_id = k.tenant_id
+  WHERE k.id = @machine_id AND k.state <> 3 FOR SHARE OF k
+), free AS (
+  SELECT m.machine_id, m.slot FROM machine_slots m JOIN machine k ON k.id = m.machine_id
+  WHERE m.session_id = @session_id::uuid
+    OR m.session_id IS NULL AND k.state = 1 AND NOT EXISTS (SELECT 1 FROM machine_slots h WHERE h.session_id = @session_id::uuid)
+  ORDER BY m.session_id NULLS LAST, m.slot LIMIT 1 FOR UPDATE OF m SKIP LOCKED
 ), took AS (
   UPDATE machine_slots m SET session_id = @session_id::uuid, fence = @fence::bigint,
     claimed_at = CASE WHEN m.session_id IS NULL THEN clock_timestamp() ELSE m.claimed_at END

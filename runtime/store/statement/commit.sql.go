@@ -232,13 +232,16 @@ func (q *Queries) AppendOwned(ctx context.Context, arg AppendOwnedParams) ([]App
 }
 
 const ClaimSlot = `-- name: ClaimSlot :exec
-WITH free AS (
-  SELECT m.machine_id, m.slot FROM machine_slots m
-  WHERE m.machine_id = $1 AND (m.session_id = $2::uuid
-    OR m.session_id IS NULL AND NOT EXISTS (SELECT 1 FROM machine_slots h WHERE h.session_id = $2::uuid))
-  ORDER BY m.session_id NULLS LAST, m.slot LIMIT 1 FOR UPDATE SKIP LOCKED
+WITH machine AS (
+  SELECT k.id, k.state FROM machines k JOIN sessions s ON s.id = $1::uuid AND s.tenant_id = k.tenant_id
+  WHERE k.id = $2 AND k.state <> 3 FOR SHARE OF k
+), free AS (
+  SELECT m.machine_id, m.slot FROM machine_slots m JOIN machine k ON k.id = m.machine_id
+  WHERE m.session_id = $1::uuid
+    OR m.session_id IS NULL AND k.state = 1 AND NOT EXISTS (SELECT 1 FROM machine_slots h WHERE h.session_id = $1::uuid)
+  ORDER BY m.session_id NULLS LAST, m.slot LIMIT 1 FOR UPDATE OF m SKIP LOCKED
 ), took AS (
-  UPDATE machine_slots m SET session_id = $2::uuid, fence = $3::bigint,
+  UPDATE machine_slots m SET session_id = $1::uuid, fence = $3::bigint,
     claimed_at = CASE WHEN m.session_id IS NULL THEN clock_timestamp() ELSE m.claimed_at END
   FROM free WHERE m.machine_id = free.machine_id AND m.slot = free.slot RETURNING 1
 )
@@ -246,14 +249,15 @@ SELECT must((SELECT count(*) FROM took) = 1, 'FF003', 'no free slot')
 `
 
 type ClaimSlotParams struct {
-	MachineID string
 	SessionID uuid.UUID
+	MachineID string
 	Fence     int64
 }
 
-// A session that has a slot on the machine keeps it, with the new fence.
+// A session that has a slot on the machine keeps it, with the new fence. The machine is the tenant's own, and not on its
+// way to rest: the lock makes one that goes there at this moment wait for us, or us for it. A retired one takes nobody new.
 func (q *Queries) ClaimSlot(ctx context.Context, arg ClaimSlotParams) error {
-	_, err := q.db.Exec(ctx, ClaimSlot, arg.MachineID, arg.SessionID, arg.Fence)
+	_, err := q.db.Exec(ctx, ClaimSlot, arg.SessionID, arg.MachineID, arg.Fence)
 	return err
 }
 

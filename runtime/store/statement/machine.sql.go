@@ -12,6 +12,33 @@ import (
 	"github.com/google/uuid"
 )
 
+const BeginRest = `-- name: BeginRest :execrows
+UPDATE machines m SET state = 3 WHERE m.id = $1 AND m.state = 1 AND m.tenant_id IS NOT NULL
+  AND m.idle_at < clock_timestamp() - make_interval(secs => $2::float8)
+  AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.tenant_id = m.tenant_id AND s.state IN (2, 3)
+    AND NOT EXISTS (SELECT 1 FROM machine_slots h WHERE h.session_id = s.id AND h.machine_id <> m.id))
+  AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.tenant_id = m.tenant_id AND s.state IN (1, 5)
+    AND s.touched_at > clock_timestamp() - make_interval(secs => $2::float8))
+  AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.tenant_id = m.tenant_id AND s.state = 4
+    AND s.touched_at > clock_timestamp() - make_interval(secs => $2::float8))
+  AND NOT EXISTS (SELECT 1 FROM execs x WHERE x.machine_id = m.id AND x.state = 1)
+`
+
+type BeginRestParams struct {
+	ID    string
+	IdleS float64
+}
+
+// After LockMachine in the same transaction: what a session that was first has written is seen here, and one that
+// comes later finds the machine at rest.
+func (q *Queries) BeginRest(ctx context.Context, arg BeginRestParams) (int64, error) {
+	result, err := q.db.Exec(ctx, BeginRest, arg.ID, arg.IdleS)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const ClaimFromPool = `-- name: ClaimFromPool :one
 UPDATE machines m SET tenant_id = $1::text WHERE m.id = (
   SELECT f.id FROM machines f WHERE f.pool = $2::text AND f.tenant_id IS NULL AND f.state = 1 ORDER BY f.id LIMIT 1 FOR UPDATE SKIP LOCKED)
@@ -42,6 +69,60 @@ func (q *Queries) ClaimFromPool(ctx context.Context, arg ClaimFromPoolParams) (M
 	return i, err
 }
 
+const EndRest = `-- name: EndRest :exec
+UPDATE machines SET state = CASE state WHEN 3 THEN 1 ELSE state END, idle_at = clock_timestamp() WHERE id = $1
+`
+
+func (q *Queries) EndRest(ctx context.Context, id string) error {
+	_, err := q.db.Exec(ctx, EndRest, id)
+	return err
+}
+
+const ExecSlot = `-- name: ExecSlot :one
+SELECT x.id, x.session_id, x.call_id, x.machine_id, x.state, s.tenant_id, coalesce(h.slot, 0)::integer AS slot, h.claimed_at
+FROM execs x JOIN sessions s ON s.id = x.session_id LEFT JOIN machine_slots h ON h.session_id = x.session_id AND h.machine_id = x.machine_id
+WHERE x.id = $1
+`
+
+type ExecSlotRow struct {
+	ID        uuid.UUID
+	SessionID uuid.UUID
+	CallID    string
+	MachineID string
+	State     int16
+	TenantID  string
+	Slot      int32
+	ClaimedAt *time.Time
+}
+
+// A command with its tenant and, as long as its session has it, the slot on the command's machine.
+func (q *Queries) ExecSlot(ctx context.Context, id uuid.UUID) (ExecSlotRow, error) {
+	row := q.db.QueryRow(ctx, ExecSlot, id)
+	var i ExecSlotRow
+	err := row.Scan(
+		&i.ID,
+		&i.SessionID,
+		&i.CallID,
+		&i.MachineID,
+		&i.State,
+		&i.TenantID,
+		&i.Slot,
+		&i.ClaimedAt,
+	)
+	return i, err
+}
+
+const FreeSlotCount = `-- name: FreeSlotCount :one
+SELECT count(*) FROM machine_slots WHERE machine_id = $1 AND session_id IS NULL
+`
+
+func (q *Queries) FreeSlotCount(ctx context.Context, machineID string) (int64, error) {
+	row := q.db.QueryRow(ctx, FreeSlotCount, machineID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const GetMachine = `-- name: GetMachine :one
 SELECT id, app, tenant_id, pool, address, epoch, image, state, seen_at, idle_at FROM machines WHERE id = $1
 `
@@ -66,7 +147,12 @@ func (q *Queries) GetMachine(ctx context.Context, id string) (Machine, error) {
 
 const IdleMachines = `-- name: IdleMachines :many
 SELECT id, app, tenant_id, pool, address, epoch, image, state, seen_at, idle_at FROM machines m WHERE m.state = 1 AND m.tenant_id IS NOT NULL AND m.idle_at < clock_timestamp() - make_interval(secs => $1::float8)
-  AND NOT EXISTS (SELECT 1 FROM machine_slots s WHERE s.machine_id = m.id AND s.session_id IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.tenant_id = m.tenant_id AND s.state IN (2, 3)
+    AND NOT EXISTS (SELECT 1 FROM machine_slots h WHERE h.session_id = s.id AND h.machine_id <> m.id))
+  AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.tenant_id = m.tenant_id AND s.state IN (1, 5)
+    AND s.touched_at > clock_timestamp() - make_interval(secs => $1::float8))
+  AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.tenant_id = m.tenant_id AND s.state = 4
+    AND s.touched_at > clock_timestamp() - make_interval(secs => $1::float8))
   AND NOT EXISTS (SELECT 1 FROM execs x WHERE x.machine_id = m.id AND x.state = 1)
 ORDER BY m.id LIMIT $2
 `
@@ -76,6 +162,7 @@ type IdleMachinesParams struct {
 	Most  int32
 }
 
+// No session of the tenant is at work, or was lately, but for those that have a slot on another machine.
 func (q *Queries) IdleMachines(ctx context.Context, arg IdleMachinesParams) ([]Machine, error) {
 	rows, err := q.db.Query(ctx, IdleMachines, arg.IdleS, arg.Most)
 	if err != nil {
@@ -105,6 +192,38 @@ func (q *Queries) IdleMachines(ctx context.Context, arg IdleMachinesParams) ([]M
 		return nil, err
 	}
 	return items, nil
+}
+
+const LockMachine = `-- name: LockMachine :one
+SELECT id, app, tenant_id, pool, address, epoch, image, state, seen_at, idle_at FROM machines WHERE id = $1 FOR UPDATE
+`
+
+func (q *Queries) LockMachine(ctx context.Context, id string) (Machine, error) {
+	row := q.db.QueryRow(ctx, LockMachine, id)
+	var i Machine
+	err := row.Scan(
+		&i.ID,
+		&i.App,
+		&i.TenantID,
+		&i.Pool,
+		&i.Address,
+		&i.Epoch,
+		&i.Image,
+		&i.State,
+		&i.SeenAt,
+		&i.IdleAt,
+	)
+	return i, err
+}
+
+const LockTenant = `-- name: LockTenant :exec
+SELECT pg_advisory_xact_lock(hashtextextended('machine of ' || $1::text, 0))
+`
+
+// Whoever gives a tenant a machine is alone in it.
+func (q *Queries) LockTenant(ctx context.Context, tenantID string) error {
+	_, err := q.db.Exec(ctx, LockTenant, tenantID)
+	return err
 }
 
 const PutMachine = `-- name: PutMachine :exec
@@ -182,6 +301,30 @@ func (q *Queries) RetireMachine(ctx context.Context, id string) error {
 	return err
 }
 
+const RetiredAmong = `-- name: RetiredAmong :many
+SELECT id FROM machines WHERE id = ANY($1::text[]) AND state = 2 ORDER BY id
+`
+
+func (q *Queries) RetiredAmong(ctx context.Context, ids []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, RetiredAmong, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const SessionSlot = `-- name: SessionSlot :one
 SELECT machine_id, slot, coalesce(fence, 0)::bigint AS fence, claimed_at FROM machine_slots WHERE session_id = $1::uuid
 `
@@ -206,7 +349,7 @@ func (q *Queries) SessionSlot(ctx context.Context, sessionID uuid.UUID) (Session
 }
 
 const TenantMachines = `-- name: TenantMachines :many
-SELECT id, app, tenant_id, pool, address, epoch, image, state, seen_at, idle_at FROM machines WHERE tenant_id = $1 AND state = 1 ORDER BY id
+SELECT id, app, tenant_id, pool, address, epoch, image, state, seen_at, idle_at FROM machines WHERE tenant_id = $1 AND state <> 2 ORDER BY id
 `
 
 func (q *Queries) TenantMachines(ctx context.Context, tenantID *string) ([]Machine, error) {
@@ -238,4 +381,27 @@ func (q *Queries) TenantMachines(ctx context.Context, tenantID *string) ([]Machi
 		return nil, err
 	}
 	return items, nil
+}
+
+const UseMachine = `-- name: UseMachine :one
+SELECT id, app, tenant_id, pool, address, epoch, image, state, seen_at, idle_at FROM machines WHERE id = $1 FOR SHARE
+`
+
+// The lock waits for a rest that begins at this moment (LockMachine), so that what is read holds.
+func (q *Queries) UseMachine(ctx context.Context, id string) (Machine, error) {
+	row := q.db.QueryRow(ctx, UseMachine, id)
+	var i Machine
+	err := row.Scan(
+		&i.ID,
+		&i.App,
+		&i.TenantID,
+		&i.Pool,
+		&i.Address,
+		&i.Epoch,
+		&i.Image,
+		&i.State,
+		&i.SeenAt,
+		&i.IdleAt,
+	)
+	return i, err
 }
