@@ -1,0 +1,146 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/machinetest"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
+)
+
+// waits until an entry of a kind is there.
+func (x *trial) waits(kind journal.Kind) {
+	x.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for {
+		select {
+		case <-tick.C:
+			for _, entry := range x.entries() {
+				if entry.Kind == kind {
+					return
+				}
+			}
+		case <-deadline:
+			x.t.Fatalf("no %s in time: %v", kind, x.kinds())
+		}
+	}
+}
+
+// The owner is not dead: it stood still for longer than its lease, as a suspended VM does, and goes on while, or after,
+// another one has finished its work. nearai/ironclaw#7471.
+func TestOwnerThatStoodStillWritesNothingMore(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	for _, during := range []journal.Kind{journal.KindModelRequested, journal.KindExecStarted, journal.KindToolResult} {
+		x := newTrial(t, m)
+		first := x.start()
+		x.waits(during)
+		first.signal(syscall.SIGSTOP)
+		second := x.start()
+		x.fenceRises(1)
+		first.signal(syscall.SIGCONT)
+		if second.diesOrSettles() {
+			t.Fatal("killed by nobody of ours")
+		}
+		// By now it has heard of its fate, and lives: it stops like any other.
+		first.stop()
+		second.stop()
+		x.verify()
+	}
+}
+
+// fenceRises waits until the session has been claimed more often than so.
+func (x *trial) fenceRises(above int64) {
+	x.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for {
+		select {
+		case <-tick.C:
+			now, err := x.db.Session(x.t.Context(), tenant, x.session)
+			if err != nil {
+				x.t.Fatal(err)
+			}
+			if now.Fence > above {
+				return
+			}
+		case <-deadline:
+			x.t.Fatal("nobody takes the session over")
+		}
+	}
+}
+
+// A stop in good order hands the session over at the next entry, while its command runs: the next owner goes on, and no
+// attempt is counted. cardstack/boxel#4860, livekit-examples/agent-deployment#20.
+func TestStopHandsOverWhileCommandsRun(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	for _, during := range []journal.Kind{journal.KindModelRequested, journal.KindExecStarted, journal.KindApprovalRequested} {
+		x := newTrial(t, m)
+		first := x.start()
+		x.waits(during)
+		first.stop()
+		if x.isSettled() {
+			t.Fatalf("settled before it was handed over, during %s", during)
+		}
+		x.finish()
+		now, err := x.db.Submission(t.Context(), tenant, x.work.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.Attempts != 0 {
+			t.Errorf("a stop in good order counted %d attempts", now.Attempts)
+		}
+	}
+}
+
+// The machine dies with its commands and comes back as another life of itself, and the owner dies too: what ran is lost, is
+// said to be, and is not run again.
+func TestMachineRestartLosesNothingSilently(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	x := newTrial(t, m)
+	first := x.start("output.after")
+	if !first.diesOrSettles() {
+		t.Fatal("settled before there was output")
+	}
+	m.Signal(syscall.SIGKILL)
+	_ = m.Wait()
+	x.machine = machinetest.Start(t, machinetest.Options{Data: m.Data, Root: &m.Root})
+	last := x.start()
+	if last.diesOrSettles() {
+		t.Fatal("killed by nobody of ours")
+	}
+	last.stop()
+	state := x.folds()
+	x.settledOnce()
+	lost := 0
+	for id, call := range state.Calls {
+		if call.Result == nil {
+			t.Errorf("call %s has no result", id)
+			continue
+		}
+		if call.Exec != nil && call.Exec.State == journal.ExecLost {
+			lost++
+			if call.Result.Outcome != journalv1.ToolOutcome_TOOL_OUTCOME_ERROR || !strings.Contains(string(call.Result.Content), "lost") {
+				t.Errorf("the lost call %s: %s: %s", id, call.Result.Outcome, call.Result.Content)
+			}
+		}
+	}
+	if lost == 0 {
+		t.Errorf("no command was lost: %v", x.kinds())
+	}
+	for _, name := range []string{"a", "b", "gated"} {
+		if lines := x.read(name); strings.Count(lines, "x") > 1 {
+			t.Errorf("the side effect of %s was had %d times", name, strings.Count(lines, "x"))
+		}
+	}
+	if x.read("a") != "x\n" {
+		t.Errorf("the command that was lost had left %q", x.read("a"))
+	}
+}
