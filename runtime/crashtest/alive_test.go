@@ -36,8 +36,7 @@ func (x *trial) waits(kind journal.Kind) {
 // The owner is not dead: it stood still for longer than its lease, as a suspended VM does, and goes on while, or after,
 // another one has finished its work. nearai/ironclaw#7471.
 func TestOwnerThatStoodStillWritesNothingMore(t *testing.T) {
-	m := machinetest.Start(t, machinetest.Options{})
-	for _, during := range []journal.Kind{journal.KindModelRequested, journal.KindExecStarted, journal.KindToolResult} {
+	moments(t, func(t *testing.T, m *machinetest.Machine, during journal.Kind) {
 		x := newTrial(t, m)
 		first := x.start()
 		x.waits(during)
@@ -52,7 +51,24 @@ func TestOwnerThatStoodStillWritesNothingMore(t *testing.T) {
 		first.stop()
 		second.stop()
 		x.verify()
+	})
+}
+
+// moments runs a test at some moments of the work; in the short form while a command runs.
+func moments(t *testing.T, run func(*testing.T, *machinetest.Machine, journal.Kind)) {
+	m := machinetest.Start(t, machinetest.Options{})
+	during := []journal.Kind{journal.KindExecStarted}
+	if long() {
+		during = append(during, journal.KindTurnStarted, journal.KindModelRequested, journal.KindToolResult, journal.KindApprovalRequested)
 	}
+	t.Run("during", func(t *testing.T) {
+		for _, kind := range during {
+			t.Run(kind.String(), func(t *testing.T) {
+				t.Parallel()
+				run(t, m, kind)
+			})
+		}
+	})
 }
 
 // fenceRises waits until the session has been claimed more often than so.
@@ -80,14 +96,13 @@ func (x *trial) fenceRises(above int64) {
 // A stop in good order hands the session over at the next entry, while its command runs: the next owner goes on, and no
 // attempt is counted. cardstack/boxel#4860, livekit-examples/agent-deployment#20.
 func TestStopHandsOverWhileCommandsRun(t *testing.T) {
-	m := machinetest.Start(t, machinetest.Options{})
-	for _, during := range []journal.Kind{journal.KindModelRequested, journal.KindExecStarted, journal.KindApprovalRequested} {
+	moments(t, func(t *testing.T, m *machinetest.Machine, during journal.Kind) {
 		x := newTrial(t, m)
 		first := x.start()
 		x.waits(during)
 		first.stop()
 		if x.isSettled() {
-			t.Fatalf("settled before it was handed over, during %s", during)
+			t.Fatal("settled before it was handed over")
 		}
 		x.finish()
 		now, err := x.db.Submission(t.Context(), tenant, x.work.ID)
@@ -97,7 +112,7 @@ func TestStopHandsOverWhileCommandsRun(t *testing.T) {
 		if now.Attempts != 0 {
 			t.Errorf("a stop in good order counted %d attempts", now.Attempts)
 		}
-	}
+	})
 }
 
 // The machine dies with its commands and comes back as another life of itself, and the owner dies too: what ran is lost, is
