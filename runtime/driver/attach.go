@@ -19,21 +19,25 @@ type files struct {
 	list       []journal.Attachment
 }
 
-// files are those of the open submission.
-func (s *session) files() files {
+// files are those of the open submission, and of those that have joined it.
+func (s *session) files() []files {
 	open := s.state.Open()
 	if open == nil {
-		return files{}
+		return nil
 	}
-	all := files{submission: open.ID}
+	var all []files
 	for _, item := range s.state.Conversation {
-		if item.Seq != open.InputSeq || item.Input == nil {
+		if item.Input == nil || item.Seq < open.InputSeq {
 			continue
 		}
+		came := files{submission: item.Input.Submission}
 		for _, part := range item.Input.Parts {
 			if part.Attachment != nil {
-				all.list = append(all.list, *part.Attachment)
+				came.list = append(came.list, *part.Attachment)
 			}
+		}
+		if len(came.list) > 0 {
+			all = append(all, came)
 		}
 	}
 	return all
@@ -44,21 +48,24 @@ func AttachmentPath(submission uuid.UUID, name string) string {
 	return path.Join("attachments", submission.String(), path.Base(path.Clean("/"+name)))
 }
 
-// put puts the files that came with the submission into the workspace, before the first call can use them. Each is one
-// operation of the machine under an id that follows from the submission, so that no owner after this one overwrites what
-// has been made of it.
-func (s *session) put(ctx context.Context, place *Place, f files) error {
-	if len(f.list) == 0 {
-		return nil
-	}
-	return s.places.once(ctx, f.submission, func() error {
-		for _, file := range f.list {
-			if err := s.putFile(ctx, place, f.submission, file); err != nil {
-				return err
+// put puts the files that came with submissions into the workspace, before the first call can use them. Each is one operation
+// of the machine under an id that follows from the submission, so that no owner after this one overwrites what has been made
+// of it.
+func (s *session) put(ctx context.Context, place *Place, all []files) error {
+	for _, came := range all {
+		err := s.places.once(ctx, came.submission, func() error {
+			for _, file := range came.list {
+				if err := s.putFile(ctx, place, came.submission, file); err != nil {
+					return err
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func (s *session) putFile(ctx context.Context, place *Place, submission uuid.UUID, file journal.Attachment) error {

@@ -33,7 +33,7 @@ type job struct {
 	args  json.RawMessage
 	class journalv1.EffectClass
 	exec  journal.Exec
-	files files
+	files []files
 	// holds: the command's clock may stand.
 	holds bool
 }

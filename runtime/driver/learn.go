@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/secrets"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
@@ -23,22 +25,39 @@ func DecodeCredentials(plain []byte) (map[string]string, error) {
 	return byName, nil
 }
 
-// learn finds out which values are to be masked while the submission is worked on.
-func (s *session) learn() error {
-	known := slices.Clone(s.options.Known)
-	if s.claim.Submission != nil && s.options.Sealer != nil {
-		values, err := s.credentials()
+// learnClaim finds out which values are to be masked while the claim's submission is worked on, and those that have joined it.
+func (s *session) learnClaim() error {
+	s.known = slices.Clone(s.options.Known)
+	s.mask = secrets.NewRedactor(s.known...)
+	if s.claim.Submission == nil {
+		return nil
+	}
+	ids := []uuid.UUID{s.claim.Submission.ID}
+	for _, submission := range s.state.Submissions {
+		if submission.Joins == s.claim.Submission.ID {
+			ids = append(ids, submission.ID)
+		}
+	}
+	return s.learn(ids...)
+}
+
+// learn masks the credentials of submissions too.
+func (s *session) learn(submissions ...uuid.UUID) error {
+	if s.options.Sealer == nil {
+		return nil
+	}
+	for _, id := range submissions {
+		values, err := s.credentials(id)
 		if err != nil {
 			return err
 		}
-		known = append(known, values...)
+		s.known = append(s.known, values...)
 	}
-	s.mask = secrets.NewRedactor(known...)
+	s.mask = secrets.NewRedactor(s.known...)
 	return nil
 }
 
-func (s *session) credentials() ([]string, error) {
-	id := s.claim.Submission.ID
+func (s *session) credentials(id uuid.UUID) ([]string, error) {
 	sealed, err := s.options.Store.Credentials(s.ctx, s.claim, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrExpired):

@@ -18,10 +18,12 @@ import (
 // session is a claim at work. Its fields belong to the loop; goroutines reach them by tell and in.
 type session struct {
 	*Driver
-	claim  store.Claim
-	agent  Agent
-	state  *journal.State
-	news   store.News
+	claim store.Claim
+	agent Agent
+	state *journal.State
+	news  store.News
+	// known are values that mask hides.
+	known  []string
 	mask   *secrets.Redactor
 	places *places
 	log    *slog.Logger
@@ -103,7 +105,7 @@ func (s *session) load() error {
 		return err
 	}
 	s.agent.Blob = s.blob
-	if err := s.learn(); err != nil {
+	if err := s.learnClaim(); err != nil {
 		return err
 	}
 	if err := s.look(); err != nil {
@@ -183,6 +185,9 @@ func (s *session) facts() turn.Facts {
 		if !s.isDropped(decided.ID) {
 			f.Decisions = append(f.Decisions, decisionOf(decided))
 		}
+	}
+	for _, joining := range s.news.Joining {
+		f.Joining = append(f.Joining, joining.ID)
 	}
 	work := s.claim.Submission
 	if work == nil {

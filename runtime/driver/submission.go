@@ -1,7 +1,10 @@
 package driver
 
 import (
+	"fmt"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
@@ -13,7 +16,11 @@ func turnStarted(attempt int32) *journalv1.Body {
 	return &journalv1.Body{Body: &journalv1.Body_TurnStarted{TurnStarted: &journalv1.TurnStarted{Attempt: attempt}}}
 }
 
+// accept takes up the submission that the claim begins, or one that joins it.
 func (s *session) accept(a turn.AcceptInput) error {
+	if a.Joins {
+		return s.join(a.Submission)
+	}
 	work := s.claim.Submission
 	parts, err := DecodeInput(work.Payload)
 	if err != nil {
@@ -22,7 +29,32 @@ func (s *session) accept(a turn.AcceptInput) error {
 			Submission: a.Submission, Outcome: journalv1.SettledOutcome_SETTLED_OUTCOME_FAILED, Error: err.Error(),
 		})
 	}
-	return s.commitFor(a.Submission, store.Step{Accept: []store.Accept{{Submission: a.Submission}}}, &journalv1.Body{
+	return s.take(*work, parts)
+}
+
+func (s *session) join(id uuid.UUID) error {
+	for i, joining := range s.news.Joining {
+		if joining.ID != id {
+			continue
+		}
+		parts, err := DecodeInput(joining.Payload)
+		if err != nil {
+			parts = []*journalv1.Part{Text("(an input that cannot be read)")}
+		}
+		if err := s.learn(joining.ID); err != nil {
+			return err
+		}
+		if err := s.take(joining, parts); err != nil {
+			return err
+		}
+		s.news.Joining = append(s.news.Joining[:i:i], s.news.Joining[i+1:]...)
+		return nil
+	}
+	return fmt.Errorf("submission %s joins, and is not there", id)
+}
+
+func (s *session) take(work store.Submission, parts []*journalv1.Part) error {
+	return s.commitFor(work.ID, store.Step{Accept: []store.Accept{{Submission: work.ID}}}, &journalv1.Body{
 		Body: &journalv1.Body_InputAccepted{InputAccepted: &journalv1.InputAccepted{Ordinal: work.Ordinal, Parts: parts}},
 	})
 }
@@ -75,7 +107,7 @@ func (s *session) begin() error {
 	s.claim, s.news = claim, store.News{}
 	s.stopped, s.held = map[string]bool{}, map[string]bool{}
 	s.stoppedAt, s.modelError = time.Time{}, nil
-	if err := s.learn(); err != nil {
+	if err := s.learnClaim(); err != nil {
 		return err
 	}
 	return s.look()
