@@ -327,3 +327,12 @@ func TestProbeOfADeadServerSaysSo(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+// What the server does to its own threads, to spend less on waking, is not passed on.
+func TestCommandsWakeOnTime(t *testing.T) {
+	m := machinetest.Start(t, machinetest.Options{})
+	got := run(t, m.Client(machinetest.ClientOptions{}), shell("cat /proc/self/timerslack_ns"))
+	if got.stdout != "50000\n" {
+		t.Fatalf("a command's sleeps may be late by %q ns, not by the kernel's usual 50000", got.stdout)
+	}
+}

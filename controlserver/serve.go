@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +21,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/server"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/cork"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/token"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
@@ -92,7 +92,7 @@ func ServeCalls(ctx context.Context, c Config, log *slog.Logger) error {
 	}
 	defer parts.close()
 	failed := make(chan error, 1)
-	go func() { failed <- parts.http.Serve(server.Cork(parts.port)) }()
+	go func() { failed <- parts.http.Serve(cork.Listener(parts.port)) }()
 	if err := parts.keeper.Serving(); err != nil {
 		return err
 	}
@@ -226,10 +226,4 @@ func (l *layout) make(accounts *account.Accounts) error {
 		return fmt.Errorf("make the spool's parent: %w", err)
 	}
 	return nil
-}
-
-// Tune fits the Go runtime to a small guest in a small machine.
-func Tune() {
-	debug.SetGCPercent(50)
-	debug.SetMemoryLimit(64 << 20)
 }

@@ -135,6 +135,51 @@ func TestEndOfTheOtherProcessIsAnEnd(t *testing.T) {
 	}
 }
 
+// An end that the runtime's poller watches never blocks in the kernel: what does not fit waits, and nothing is lost or mixed up.
+func TestWatchedEndSendsAndReceivesAsAny(t *testing.T) {
+	ours, theirs, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(ours) }()
+	a, b := newLink(ours), newLink(theirs)
+	if err := b.watch(); err != nil {
+		t.Fatal(err)
+	}
+	defer b.file.Close()
+	const many = 200
+	send := func(l *link) <-chan error {
+		failed := make(chan error, 1)
+		go func() {
+			for i := range many {
+				err := l.write(&message{kind: kindStart, seq: uint64(i), order: &Order{ID: "id", Record: make([]byte, mostInline/2)}}, nil)
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+			failed <- nil
+		}()
+		return failed
+	}
+	for name, way := range map[string]struct{ from, to *link }{"from it": {b, a}, "to it": {a, b}} {
+		failed := send(way.from)
+		for i := range many {
+			m, _, err := way.to.read()
+			if err != nil || m.seq != uint64(i) || len(m.order.Record) != mostInline/2 {
+				t.Fatalf("%s: message %d: %+v, %v", name, i, m, err)
+			}
+		}
+		if err := <-failed; err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	a.close()
+	if _, _, err := b.read(); !errors.Is(err, io.EOF) {
+		t.Fatalf("after the end got %v", err)
+	}
+}
+
 func TestReceivedFilesAreThoseAnnounced(t *testing.T) {
 	f := Files{expect: 1<<fdStderr | 1<<fdStdinPipe}
 	var fds [2]int

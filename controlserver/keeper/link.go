@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +17,8 @@ import (
 // and carry descriptors. A message too large for the socket travels in a file of memory.
 type link struct {
 	fd      int
+	file    *os.File        // the socket, once the runtime's poller watches it
+	arrival syscall.RawConn // waits for what comes without a thread; nil where a thread of its own does
 	send    sync.Mutex
 	receive []byte
 	control []byte
@@ -32,6 +35,20 @@ const (
 
 func newLink(fd int) *link {
 	return &link{fd: fd, receive: make([]byte, mostInline+1), control: make([]byte, unix.CmsgSpace(4*(fileCount+1)))}
+}
+
+// watch lets the runtime's poller wait for messages. A thread that waits in the kernel holds one of the few that run goroutines,
+// until the runtime notices, and looks for such every few microseconds: for an end at which much else is done that is dear.
+func (l *link) watch() error {
+	if err := unix.SetNonblock(l.fd, true); err != nil {
+		return fmt.Errorf("link of keeper and server: %w", err)
+	}
+	l.file = os.NewFile(uintptr(l.fd), "link")
+	var err error
+	if l.arrival, err = l.file.SyscallConn(); err != nil {
+		return fmt.Errorf("link of keeper and server: %w", err)
+	}
+	return nil
 }
 
 // pair makes both ends of a link.
@@ -62,13 +79,18 @@ func (l *link) write(m *message, fds []int) error {
 	defer l.send.Unlock()
 	for {
 		err := unix.Sendmsg(l.fd, packet, rights, nil, unix.MSG_NOSIGNAL)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			// The other end is behind; it reads on or is gone.
+			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLOUT}}, -1); err != nil && !errors.Is(err, unix.EINTR) {
+				return fmt.Errorf("send to the other process: %w", err)
+			}
+		case err != nil:
 			return fmt.Errorf("send to the other process: %w", err)
+		default:
+			return nil
 		}
-		return nil
 	}
 }
 
@@ -118,7 +140,7 @@ func (l *link) read() (*message, []int, error) {
 
 func (l *link) packet() (int, []int, error) {
 	for {
-		n, oob, flags, _, err := unix.Recvmsg(l.fd, l.receive, l.control, unix.MSG_CMSG_CLOEXEC)
+		n, oob, flags, err := l.recv()
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -134,6 +156,22 @@ func (l *link) packet() (int, []int, error) {
 		}
 		return n, fds, err
 	}
+}
+
+// recv is one recvmsg, once there is something to receive.
+func (l *link) recv() (n, oob, flags int, err error) {
+	if l.arrival == nil {
+		n, oob, flags, _, err = unix.Recvmsg(l.fd, l.receive, l.control, unix.MSG_CMSG_CLOEXEC)
+		return n, oob, flags, err
+	}
+	waitErr := l.arrival.Read(func(fd uintptr) bool {
+		n, oob, flags, _, err = unix.Recvmsg(int(fd), l.receive, l.control, unix.MSG_CMSG_CLOEXEC)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	if waitErr != nil {
+		return 0, 0, 0, waitErr
+	}
+	return n, oob, flags, err
 }
 
 func rights(control []byte) ([]int, error) {

@@ -33,6 +33,9 @@ type answer struct {
 // one goroutine; it may be called before Dial returns. It must not block.
 func Dial(fd int, notify func(Ended)) (*Remote, []Live, error) {
 	r := &Remote{link: newLink(fd), waiting: map[uint64]chan answer{}, done: make(chan struct{})}
+	if err := r.link.watch(); err != nil {
+		return nil, nil, err
+	}
 	var lives []Live
 	for {
 		m, fds, err := r.link.read()

@@ -33,7 +33,9 @@ type Options struct {
 	Pipe *os.File
 	// Path is the file, made on the first byte with mode 0600.
 	Path string
-	Book *spool.Book
+	// Fresh says that nothing was stored yet, so that nobody need look.
+	Fresh bool
+	Book  *spool.Book
 	// Cap is how many bytes are stored; Policy says what happens beyond.
 	Cap    uint64
 	Policy wirev1.CapPolicy
@@ -82,6 +84,9 @@ const (
 // New makes a pump that goes on at the end of the file.
 func New(o Options) (*Pump, error) {
 	p := &Pump{o: o, source: newSource(o.Pipe)}
+	if o.Fresh {
+		return p, nil
+	}
 	info, err := os.Stat(o.Path)
 	switch {
 	case err == nil:

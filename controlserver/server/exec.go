@@ -24,6 +24,7 @@ type exec struct {
 	files     keeper.Files
 	stdin     *stdin            // nil without a piped stdin
 	limits    *limits           // nil without time limits
+	fresh     bool              // started by this very server: no output is stored before its pumps begin
 	ready     chan struct{}     // closed when the start has an outcome
 	startErr  error             // the outcome, when it left no trace on the disk
 	ended     chan keeper.Ended // one value, from the keeper

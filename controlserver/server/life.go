@@ -167,7 +167,7 @@ func (r *registry) pump(pumps *sync.WaitGroup, e *exec, s *stream, pipe *os.File
 		return
 	}
 	p, err := pump.New(pump.Options{
-		Pipe: pipe, Path: s.path, Book: s.book, Cap: e.capOf(s), Policy: e.spec.GetCapPolicy(),
+		Pipe: pipe, Path: s.path, Fresh: e.fresh, Book: s.book, Cap: e.capOf(s), Policy: e.spec.GetCapPolicy(),
 		Room:   func() wirev1.GapReason { return r.vault.room(e.id) },
 		Stored: func(delta int64) { e.counted.Add(delta); r.vault.stored(delta) },
 		Grown:  e.grow(s), Full: func() { go r.terminate(e, wirev1.ExitCause_EXIT_CAUSE_CAP) },

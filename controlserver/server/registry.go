@@ -126,7 +126,7 @@ func (r *registry) start(e *exec, spec *wirev1.ExecSpec, order keeper.Order) (*e
 			r.spool.NoteAside(e.id)
 			e.place(r.spool, spool.State{})
 		}
-		e.files = receipt.Files
+		e.files, e.fresh = receipt.Files, true
 		r.begin(e)
 		close(e.ready)
 		return e, nil

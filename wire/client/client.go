@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/cork"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/transport"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1/wirev1connect"
@@ -107,7 +109,13 @@ func newTransport(dial transport.DialFunc) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Transport{
-		DialContext:        dial,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return cork.Conn(conn), nil
+		},
 		Protocols:          protocols,
 		DisableCompression: true,
 		IdleConnTimeout:    5 * time.Minute,

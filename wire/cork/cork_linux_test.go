@@ -1,6 +1,4 @@
-//go:build linux
-
-package server
+package cork
 
 import (
 	"io"
@@ -24,7 +22,7 @@ func corkedPair(t *testing.T) (net.Conn, *net.TCPConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dialled.Close() })
-	c, err := Cork(l).Accept()
+	c, err := Listener(l).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +85,7 @@ func TestHeadersWithoutAMessageArriveToo(t *testing.T) {
 	}
 }
 
-func TestOnlyHeadersOfAGoingStreamAreHeld(t *testing.T) {
+func TestOnlyWhatIsGoneOnWithIsHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		frame []byte
 		held  bool
@@ -101,7 +99,7 @@ func TestOnlyHeadersOfAGoingStreamAreHeld(t *testing.T) {
 		"HTTP/1.1":          {[]byte("HTTP/1.1 200 OK\r\n\r\n"), false},
 		"nothing":           {nil, false},
 	} {
-		if headersAlone(c.frame) != c.held {
+		if moreComes(c.frame) != c.held {
 			t.Errorf("%s: held is %v", name, !c.held)
 		}
 	}
