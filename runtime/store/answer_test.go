@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -180,5 +181,38 @@ func TestLostClaimIsTakenBack(t *testing.T) {
 	}
 	if err := kept.append(t.Context(), "of another executor, untouched"); err != nil {
 		t.Error(err)
+	}
+}
+
+// The answer is lost of an append that came after a takeover, and the new owner has written at the same numbers: the old one
+// hears that it is fenced, as it would have by the answer. That is no collision, which would be a bug.
+func TestLostAnswerOfAFormerOwnerIsAFence(t *testing.T) {
+	for name, write := range map[string]func(*turn, int) error{
+		"by the writer": func(u *turn, n int) error { return u.append(t.Context(), fmt.Sprint(n)) },
+		"alone":         func(u *turn, n int) error { return u.intend(t.Context(), fmt.Sprint("c", n)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := fresh(t)
+			p, through := throughProxy(t, db)
+			old := begin(t, through.open(t, store.Options{Conns: 1, Writers: 1, TTL: time.Hour}))
+			s := db.open(t, store.Options{TTL: time.Hour})
+			e, err := s.Register(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.with(t, func(ctx context.Context, conn *pgx.Conn) error {
+				next, err := steal(ctx, conn, s, e, old.claim.Session)
+				if err != nil {
+					return err
+				}
+				return next.append(ctx, "of the new owner")
+			})
+			for n := range 12 {
+				p.lose.Store(1) // a hint of the round before may take it
+				if err := write(old, n); !errors.Is(err, store.ErrFenced) {
+					t.Fatalf("round %d: %v, want ErrFenced", n, err)
+				}
+			}
+		})
 	}
 }

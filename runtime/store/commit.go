@@ -108,7 +108,8 @@ func spills(rows []row) bool {
 }
 
 // readBack looks whether the step's entries are in the journal, written under the claim's fence with the same bytes. It
-// gives nil when they are absent.
+// gives nil when they are absent, and ErrFenced when a later owner has written there: the try whose answer was lost was
+// not carried out.
 func (s *Store) readBack(ctx context.Context, c Claim, step Step, rows []row) (*Committed, error) {
 	if len(rows) == 0 {
 		return nil, nil // Terminalize may simply come again
@@ -116,6 +117,9 @@ func (s *Store) readBack(ctx context.Context, c Claim, step Step, rows []row) (*
 	there, err := ask(ctx, s.query.EntriesAt, statement.EntriesAtParams{SessionID: c.Session, After: step.After, Upto: step.seq(len(rows) - 1)})
 	if err != nil || len(there) == 0 {
 		return nil, err
+	}
+	if there[0].Fence > c.Fence {
+		return nil, ErrFenced
 	}
 	done := Committed{}
 	for i, r := range rows {
