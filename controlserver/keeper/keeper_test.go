@@ -155,6 +155,7 @@ func TestWatchedEndSendsAndReceivesAsAny(t *testing.T) {
 				err := l.write(&message{kind: kindStart, seq: uint64(i), order: &Order{ID: "id", Record: make([]byte, mostInline/2)}}, nil)
 				if err != nil {
 					failed <- err
+					l.close() // who reads waits no more
 					return
 				}
 			}
@@ -166,8 +167,11 @@ func TestWatchedEndSendsAndReceivesAsAny(t *testing.T) {
 		failed := send(way.from)
 		for i := range many {
 			m, _, err := way.to.read()
-			if err != nil || m.seq != uint64(i) || len(m.order.Record) != mostInline/2 {
-				t.Fatalf("%s: message %d: %+v, %v", name, i, m, err)
+			if err != nil {
+				t.Fatalf("%s: message %d: %v", name, i, errors.Join(err, <-failed))
+			}
+			if m.seq != uint64(i) || len(m.order.Record) != mostInline/2 {
+				t.Fatalf("%s: message %d: %+v", name, i, m)
 			}
 		}
 		if err := <-failed; err != nil {
