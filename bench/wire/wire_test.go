@@ -6,13 +6,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	ctl "github.com/flyfleet/terraform-provider-flyfleet/bench/control"
+	"github.com/flyfleet/terraform-provider-flyfleet/bench/figure"
 	"github.com/flyfleet/terraform-provider-flyfleet/bench/floor"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
@@ -21,30 +21,15 @@ import (
 // rounds are taken of each figure, floor and wire in turn, so that a neighbour's load meets both.
 const rounds = 5
 
-func TestMain(m *testing.M) {
-	loadAverage("before")
-	code := m.Run()
-	loadAverage("after")
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(figure.Main(m)) }
 
-func loadAverage(when string) {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err == nil && slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.bench=") }) {
-		fmt.Fprintf(os.Stdout, "\nLOAD %s %s\n", when, strings.Join(strings.Fields(string(b))[:3], " "))
-	}
-}
+// control is the server under measure.
+type control struct{ *ctl.Control }
 
-func report(name string, value float64, unit string, floor float64) {
-	fmt.Fprintf(os.Stdout, "\nBENCH %s %.3f %s floor=%.3f ratio=%.3f\n", name, value, unit, floor, value/floor)
+func start(b *testing.B) *control {
+	b.Helper()
+	return &control{ctl.Start(b)}
 }
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func spec(argv ...string) *wirev1.ExecSpec {
 	s := &wirev1.ExecSpec{}
@@ -56,7 +41,7 @@ func spec(argv ...string) *wirev1.ExecSpec {
 
 // run runs a command to its good end; anything else fails the benchmark.
 func (c *control) run(ctx context.Context, s *wirev1.ExecSpec, sink client.Sink) (client.Result, error) {
-	r, err := c.client.Run(ctx, client.Command{Spec: s, Follow: client.Follow{Wait: time.Minute}}, sink)
+	r, err := c.Client.Run(ctx, client.Command{Spec: s, Follow: client.Follow{Wait: time.Minute}}, sink)
 	switch {
 	case err != nil:
 		return r, err
@@ -81,18 +66,18 @@ func BenchmarkExecStart(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			bare = append(bare, milliseconds(d))
+			bare = append(bare, figure.Milliseconds(d))
 			begin := time.Now()
 			if _, err := c.run(b.Context(), spec("/bin/sh", "-c", "true"), client.Writers(nil, nil)); err != nil {
 				b.Fatal(err)
 			}
-			wire = append(wire, milliseconds(time.Since(begin)))
+			wire = append(wire, figure.Milliseconds(time.Since(begin)))
 		}
 		if round > 0 { // the first only warms both up
-			values, floors = append(values, median(wire)), append(floors, median(bare))
+			values, floors = append(values, figure.Median(wire)), append(floors, figure.Median(bare))
 		}
 	}
-	report("exec_start_p50", median(values), "ms", median(floors))
+	figure.Report("exec_start_p50", figure.Median(values), "ms", figure.Median(floors))
 }
 
 type counter struct{ n int64 }
@@ -106,7 +91,7 @@ func BenchmarkStream(b *testing.B) {
 	c := start(b)
 	command := []string{"head", "-c", strconv.Itoa(size), "/dev/zero"}
 	stream := spec(command...)
-	if hello, err := c.client.Hello(b.Context()); err != nil {
+	if hello, err := c.Client.Hello(b.Context()); err != nil {
 		b.Fatal(err)
 	} else if most := hello.GetLimits().GetMaxCapBytes(); most > 0 {
 		stream.StdoutCapBytes = min(most, 2*size)
@@ -132,9 +117,9 @@ func BenchmarkStream(b *testing.B) {
 		}
 		values = append(values, rate(got.n, time.Since(begin)))
 		// Its file goes, so that the next round finds the disk as this one did.
-		_, _ = c.client.Forget(b.Context(), r.ID)
+		_, _ = c.Client.Forget(b.Context(), r.ID)
 	}
-	report("stream_1GiB", median(values), "MB/s", median(floors))
+	figure.Report("stream_1GiB", figure.Median(values), "MB/s", figure.Median(floors))
 }
 
 // BenchmarkSleep prints sleep100: a hundred commands that wait, at once, on one connection.
@@ -147,12 +132,12 @@ func BenchmarkSleep(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		floors = append(floors, milliseconds(d))
+		floors = append(floors, figure.Milliseconds(d))
 		begin := time.Now()
 		c.together(b, many, func(int) (*wirev1.ExecSpec, string) { return spec("/bin/sh", "-c", "sleep 0.5; echo"), "\n" })
-		values = append(values, milliseconds(time.Since(begin)))
+		values = append(values, figure.Milliseconds(time.Since(begin)))
 	}
-	report("sleep100", median(values), "ms", median(floors))
+	figure.Report("sleep100", figure.Median(values), "ms", figure.Median(floors))
 }
 
 // BenchmarkThousand prints execs_1000: how many of a thousand commands, at once on one connection, ended
@@ -165,7 +150,7 @@ func BenchmarkThousand(b *testing.B) {
 			return spec("/bin/sh", "-c", `echo "$0"`, strconv.Itoa(i)), strconv.Itoa(i) + "\n"
 		})
 	}
-	if n := c.dials.Load(); n != 1 {
+	if n := c.Dials.Load(); n != 1 {
 		b.Fatalf("%d connections were opened, not 1", n)
 	}
 	fmt.Fprintf(os.Stdout, "\nBENCH execs_1000 %d count floor=- ratio=-\n", many)
@@ -201,7 +186,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 		if _, err := c.run(b.Context(), spec("/bin/sh", "-c", "true"), client.Writers(nil, nil)); err != nil {
 			b.Fatal(err)
 		}
-		values = append(values, float64(pss(b, c.keeper)+pss(b, c.server))/(1<<20))
+		values = append(values, float64(pss(b, c.Keeper)+pss(b, c.Server))/(1<<20))
 	}
-	fmt.Fprintf(os.Stdout, "\nBENCH idle_memory %.1f MiB floor=- ratio=-\n", median(values))
+	fmt.Fprintf(os.Stdout, "\nBENCH idle_memory %.1f MiB floor=- ratio=-\n", figure.Median(values))
 }

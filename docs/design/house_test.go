@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 	"provider":      {"fleet", "wire"},
 	"runtime":       {"fleet/flyapi", "wire"},
 	"docs":          {},
-	"bench":         {},
+	"bench":         {"wire"},
 	"cmd":           {"wire", "flylocal", "controlserver", "fleet", "provider", "runtime"},
 }
 

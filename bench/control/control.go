@@ -1,8 +1,8 @@
-package wire_test
+// Package control runs the control server as it ships, a real process, for benchmarks.
+package control
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -27,16 +26,22 @@ const (
 	scope   = "bench"
 )
 
-// control is the control server as it ships, keeper and server, with its spool on the disk of the
+// Control is the control server as it ships, keeper and server, with its spool on the disk of the
 // temporary directory.
-type control struct {
-	keeper, server int
-	client         *client.Client
-	dials          atomic.Int32
+type Control struct {
+	Keeper, Server int
+	Client         *client.Client
+	// Dials counts the connections that were opened.
+	Dials atomic.Int32
+	// Data is its FLYFLEET_DATA.
+	Data string
+
+	address string
+	key     token.SigningKey
 }
 
-// start runs bin/flyfleet-controlserver until the benchmark ends.
-func start(b *testing.B) *control {
+// Start runs bin/flyfleet-controlserver until the benchmark ends.
+func Start(b *testing.B) *Control {
 	b.Helper()
 	binary, err := filepath.Abs("../../bin/flyfleet-controlserver")
 	if err != nil {
@@ -69,7 +74,7 @@ func start(b *testing.B) *control {
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	c := &control{keeper: cmd.Process.Pid}
+	c := &Control{Keeper: cmd.Process.Pid, Data: filepath.Join(dir, "data"), key: key}
 	logged := make(chan struct{})
 	b.Cleanup(func() {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -80,23 +85,28 @@ func start(b *testing.B) *control {
 			b.Errorf("the control server: %v", err)
 		}
 	})
-	address := c.readLog(b, log, logged)
-	c.client, err = client.New(client.Options{
-		Address: address, Scope: scope, Tokens: client.SignWith(key, app, machine, scope, scope),
-		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			c.dials.Add(1)
-			return new(net.Dialer).DialContext(ctx, network, address)
-		},
-	})
+	c.address = c.readLog(b, log, logged)
+	c.Client, err = client.New(c.Options())
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(c.client.Close)
+	b.Cleanup(c.Client.Close)
 	return c
 }
 
+// Options make another client of the same server.
+func (c *Control) Options() client.Options {
+	return client.Options{
+		Address: c.address, Scope: scope, Tokens: client.SignWith(c.key, app, machine, scope, scope),
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c.Dials.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	}
+}
+
 // readLog waits for the server's address, and reads on so that the server never waits for us.
-func (c *control) readLog(b *testing.B, log io.Reader, over chan<- struct{}) string {
+func (c *Control) readLog(b *testing.B, log io.Reader, over chan<- struct{}) string {
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
 		var event struct {
@@ -104,7 +114,7 @@ func (c *control) readLog(b *testing.B, log io.Reader, over chan<- struct{}) str
 			Pid          int
 		}
 		if json.Unmarshal(lines.Bytes(), &event) == nil && event.Msg == "serving" {
-			c.server = event.Pid
+			c.Server = event.Pid
 			go func() {
 				_, _ = io.Copy(io.Discard, log)
 				close(over)
@@ -115,24 +125,4 @@ func (c *control) readLog(b *testing.B, log io.Reader, over chan<- struct{}) str
 	close(over)
 	b.Fatal("the control server does not serve; its last line: ", lines.Text())
 	return ""
-}
-
-// pss is the memory that a process has in proportion to how it is shared, in bytes.
-func pss(b *testing.B, pid int) int {
-	b.Helper()
-	rollup, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
-	if err != nil {
-		b.Fatalf("%v: a control server hides its memory from all but root; run as root", err)
-	}
-	for line := range bytes.Lines(rollup) {
-		if f := strings.Fields(string(line)); len(f) == 3 && f[0] == "Pss:" {
-			kib, err := strconv.Atoi(f[1])
-			if err != nil {
-				b.Fatal(err)
-			}
-			return kib << 10
-		}
-	}
-	b.Fatal("the kernel does not tell Pss")
-	return 0
 }
