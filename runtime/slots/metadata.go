@@ -43,7 +43,7 @@ func ownerOf(m map[string]string, fleet, tenant, pool string) owner {
 		return elsewhere
 	case m[metadataPoolState] == poolRetired:
 		return withdrawn
-	case m[metadataTenant] == tenant:
+	case tenant != "" && m[metadataTenant] == tenant:
 		return ours
 	case m[metadataTenant] != "":
 		return others
