@@ -196,7 +196,7 @@ type late struct {
 
 func (l late) OrgMachines(ctx context.Context) (flyapi.MachineList, error) {
 	list, err := l.API.OrgMachines(ctx)
-	return list, errors.Join(err, l.API.SetMetadata(ctx, "p", l.id, "flyfleet_tenant", "thief"))
+	return list, errors.Join(err, l.SetMetadata(ctx, "p", l.id, "flyfleet_tenant", "thief"))
 }
 
 // A lost key of a machine that was claimed is written again, and the machine is offered to nobody.
