@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/chat"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/demo"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/execute"
@@ -39,6 +40,7 @@ type grammar struct {
 	Machines machines.Command `cmd:"" help:"List the machines of the fleet."`
 	Setup    setup.Command    `cmd:"" name:"setup-fly-app" help:"Prepare a tenant's app: network, address, image."`
 	Redeploy redeploy.Command `cmd:"" name:"redeploy-fleet" help:"Swap the image of a fleet, or of one machine."`
+	Chat     chat.Command     `cmd:"" help:"Talk to an agent on the runtime."`
 	Keygen   keygen.Command   `cmd:"" help:"Make root and signing keys."`
 	Demo     demo.Command     `cmd:"" hidden:"" help:"Show the main job on this computer."`
 	Version  version          `cmd:"" help:"Print the version."`
