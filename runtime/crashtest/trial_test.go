@@ -188,6 +188,19 @@ func (x *trial) isSettled() bool {
 	return now.State == store.SubmissionSettled
 }
 
+// isIdle: it is settled, and its last owner has given the session up.
+func (x *trial) isIdle() bool {
+	x.t.Helper()
+	if !x.isSettled() {
+		return false
+	}
+	now, err := x.db.Session(x.t.Context(), tenant, x.session)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return now.State == store.SessionIdle
+}
+
 func (x *trial) entries() []journal.Entry {
 	x.t.Helper()
 	entries, err := x.db.Load(x.t.Context(), tenant, x.session, 0, 0)
