@@ -72,6 +72,7 @@ func (x *trial) start(points ...string) *replica {
 		close(r.dead)
 	}()
 	x.t.Cleanup(r.kill)
+	x.replicas = append(x.replicas, r)
 	return r
 }
 

@@ -43,6 +43,7 @@ type trial struct {
 	// dir is the trial's own in the workspace.
 	dir                     string
 	crashes, script, agents string
+	replicas                []*replica
 }
 
 var trials atomic.Int64
