@@ -8,4 +8,7 @@
 //	commit.before.<kind>, commit.after.<kind> for each kind of entry in a step (journal.Kind's names),
 //	commit.before.terminalize, commit.after.terminalize,
 //	decide.before, decide.after, park.before, park.after, release.after, output.after
+//
+// Points of the driver: model.answered (the answer is not committed), effect.before and effect.after (around a tool, whose
+// intent is committed and whose result is not), exec.start.before and exec.start.after (around the machine's start).
 package crashpoint

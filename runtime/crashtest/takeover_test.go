@@ -21,7 +21,7 @@ import (
 // The owner stands still while an append of its is under way in the database, longer than its lease. The takeover waits for
 // the append and reads it: with a weaker lock than FOR SHARE it would not, and both would write the same entry.
 // nearai/ironclaw#7471.
-func TestTakeoverWaitsForAnAppendUnderWay(t *testing.T) {
+func TestNewOwnerReadsTheAppendUnderWay(t *testing.T) {
 	m := machinetest.Start(t, machinetest.Options{})
 	t.Run("of", func(t *testing.T) {
 		// One goes with those of other sessions in one statement, the other is a transaction with rows.
