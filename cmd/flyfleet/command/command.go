@@ -13,14 +13,17 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/cat"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/chat"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/cp"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/demo"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/execute"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/keygen"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/kill"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/local"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/logs"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/ls"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/machines"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/ps"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/redeploy"
@@ -34,6 +37,9 @@ type grammar struct {
 
 	Local    local.Command    `cmd:"" help:"The Fly platform on this computer."`
 	Exec     execute.Command  `cmd:"" help:"Run a command on a tenant's machine."`
+	Cp       cp.Command       `cmd:"" help:"Copy files and trees between this computer and a tenant's machine."`
+	Ls       ls.Command       `cmd:"" help:"List files of a tenant's machine."`
+	Cat      cat.Command      `cmd:"" help:"Print files of a tenant's machine."`
 	Ps       ps.Command       `cmd:"" help:"List your commands on a tenant's machine."`
 	Logs     logs.Command     `cmd:"" help:"Show the output of a command."`
 	Kill     kill.Command     `cmd:"" help:"Send a signal to a command."`

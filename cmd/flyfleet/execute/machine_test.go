@@ -4,18 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/command"
-	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/local"
-	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/machinetest"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/machineinit"
 )
 
@@ -30,86 +27,13 @@ func TestMain(m *testing.M) {
 // selfEnv makes this test binary the flyfleet program.
 const selfEnv = "FLYFLEET_TEST_SELF"
 
-// startMachine gives app tenant a real machine with a real control server, and this process the local environment.
 func startMachine(t *testing.T) {
 	t.Helper()
-	server := filepath.Join(t.TempDir(), "flyfleet-controlserver")
-	build := exec.Command("go", "build", "-o", server, "./cmd/flyfleet-controlserver")
-	build.Dir, build.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the control server: %v\n%s", err, out)
-	}
-	dir := t.TempDir()
-	var api *flyapi.Client
-	p, err := local.Start(t.Context(), local.Options{Dir: dir, Addr: "127.0.0.1:0", Runner: "auto", HostTools: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if api != nil {
-			// Its files may belong to ids that only the platform can remove.
-			if err := api.DeleteApp(context.WithoutCancel(t.Context()), "tenant"); err != nil {
-				t.Error(err)
-			}
-			api.Close()
-		}
-		if err := p.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	variables, err := local.Environment(dir, filepath.Dir(server), p.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
-	trust := ""
-	for _, v := range variables {
-		t.Setenv(v.Name, v.Value)
-		if v.Name == "TF_VAR_flyfleet_trust" {
-			trust = v.Value
-		}
-	}
-	api = client(t)
-	code, stdout, stderr := flyfleet(t.Context(), "--json", "setup-fly-app", "tenant", "--control-server", server)
-	var app struct{ Image string }
-	if err := json.Unmarshal([]byte(stdout), &app); code != 0 || err != nil {
-		t.Fatalf("setup-fly-app: %d %v %s", code, err, stderr)
-	}
-	createMachine(t, api, app.Image, trust)
+	machinetest.Start(t)
 }
 
-func client(t *testing.T) *flyapi.Client {
-	t.Helper()
-	cfg := flyapi.ConfigFromEnv(os.Getenv)
-	cfg.Pace = flyapi.PaceOff
-	api, err := flyapi.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return api
-}
-
-func createMachine(t *testing.T, api *flyapi.Client, image, trust string) {
-	t.Helper()
-	vol, err := api.CreateVolume(t.Context(), "tenant", flyapi.CreateVolumeRequest{Name: "data", Region: "ams", SizeGB: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := fmt.Sprintf(`{"image":%q,"env":{"FLYFLEET_TRUST":%q},"mounts":[{"volume":%q,"path":"/data"}],`+
-		`"services":[{"internal_port":8080,"protocol":"tcp","autostart":true,"autostop":"off","ports":[{"port":8080}]}]}`, image, trust, vol.ID)
-	m, err := api.CreateMachine(t.Context(), "tenant", flyapi.CreateRequest{Name: "main", Region: "ams", Config: json.RawMessage(config)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := api.WaitMachine(t.Context(), "tenant", m.ID, flyapi.WaitRequest{States: []string{flyapi.StateStarted}}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// flyfleet runs the program in this process.
 func flyfleet(ctx context.Context, args ...string) (code int, stdout, stderr string) {
-	var out, errOut bytes.Buffer
-	code = command.Main(ctx, args, strings.NewReader(""), &out, &errOut)
-	return code, out.String(), errOut.String()
+	return machinetest.Flyfleet(ctx, args...)
 }
 
 func TestExecEndsAsTheCommandEnded(t *testing.T) {

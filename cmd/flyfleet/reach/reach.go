@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"strconv"
 	"strings"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/settings"
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
@@ -25,32 +27,41 @@ type Machine struct {
 // Open finds the machine of an app, the one with the id given when the app has several, and makes a
 // client in the caller's own scope. Close it.
 func Open(ctx context.Context, s *settings.Settings, app, id string) (*Machine, error) {
-	api, err := s.Platform()
+	options, found, err := way(ctx, s, app, id)
 	if err != nil {
 		return nil, err
 	}
-	defer api.Close()
-	key, err := s.Key()
-	if err != nil {
-		return nil, err
-	}
-	dial, err := s.Dial()
-	if err != nil {
-		return nil, err
-	}
-	found, address, err := target(ctx, api, app, id)
-	if err != nil {
-		return nil, err
-	}
-	scope := settings.Scope(key)
-	wc, err := client.New(client.Options{
-		Address: address, Dial: dial, Scope: scope,
-		Tokens: client.SignWith(key, app, found, scope, scope),
-	})
+	wc, err := client.New(options)
 	if err != nil {
 		return nil, err
 	}
 	return &Machine{Client: wc, App: app, ID: found}, nil
+}
+
+// way finds the machine and how to reach it.
+func way(ctx context.Context, s *settings.Settings, app, id string) (client.Options, string, error) {
+	api, err := s.Platform()
+	if err != nil {
+		return client.Options{}, "", err
+	}
+	defer api.Close()
+	key, err := s.Key()
+	if err != nil {
+		return client.Options{}, "", err
+	}
+	dial, err := s.Dial()
+	if err != nil {
+		return client.Options{}, "", err
+	}
+	found, address, err := target(ctx, api, app, id)
+	if err != nil {
+		return client.Options{}, "", err
+	}
+	scope := settings.Scope(key)
+	return client.Options{
+		Address: address, Dial: dial, Scope: scope,
+		Tokens: client.SignWith(key, app, found, scope, scope),
+	}, found, nil
 }
 
 // target finds the machine and where it is reached: by flycast, which wakes it, unless the app has several.
@@ -87,6 +98,17 @@ func target(ctx context.Context, api *flyapi.Client, app, wanted string) (id, ad
 // that id has a process.
 func (m *Machine) Failed(err error, id string, started bool) error {
 	return fmt.Errorf("machine %s of app %s: %w%s", m.ID, m.App, err, m.advice(err, id, started))
+}
+
+// Explain is Failed for a verb that works on files: errors about names speak for themselves.
+func (m *Machine) Explain(err error) error {
+	var named *fs.PathError
+	var refused *wire.Error
+	var away *sandbox.UnavailableError
+	if errors.As(err, &named) || !errors.As(err, &refused) && !errors.As(err, &away) {
+		return err
+	}
+	return m.Failed(err, "", false)
 }
 
 func (m *Machine) advice(err error, id string, started bool) string {
