@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/crashpoint"
@@ -22,12 +23,24 @@ type asking struct {
 	masked *secrets.Stream
 	text   strings.Builder
 	last   time.Time
+	// heard is when the model last said anything, in Unix nanoseconds.
+	heard atomic.Int64
 }
 
 // deltaEvery is how often at most a piece of an answer is kept for viewers.
 const deltaEvery = 500 * time.Millisecond
 
-var errAborted = errors.New("the model call was aborted")
+var (
+	errAborted = errors.New("the model call was aborted")
+	errSilent  = errors.New("the model has said nothing for too long")
+)
+
+// watch ends a model call that nothing is heard of, though this process beats: the client's own limits are no promise.
+func (s *session) watch() {
+	if s.asking != nil && time.Since(time.Unix(0, s.asking.heard.Load())) > s.options.ModelSilence {
+		s.asking.stop(errSilent)
+	}
+}
 
 // ask commits the intent, and asks.
 func (s *session) ask(a turn.AskModel) error {
@@ -47,6 +60,7 @@ func (s *session) ask(a turn.AskModel) error {
 	}
 	ctx, stop := context.WithCancelCause(s.ctx)
 	this := &asking{stop: stop, last: time.Now(), masked: s.mask.Stream()}
+	this.heard.Store(time.Now().UnixNano())
 	s.asking = this
 	s.own(func() {
 		defer stop(nil)
@@ -75,6 +89,7 @@ func aborted(reason, message string, retryable bool) *journalv1.Body {
 // show keeps what viewers see of an answer that is on its way. It is for watching only: what of it is not written when
 // the answer comes is not written at all.
 func (s *session) show(ctx context.Context, this *asking, d model.Delta) error {
+	this.heard.Store(time.Now().UnixNano())
 	if d.Kind != model.KindText {
 		return nil
 	}
@@ -105,11 +120,11 @@ func (s *session) answered(this *asking, answer model.Answer, err error) error {
 	if err == nil {
 		return s.complete(answer)
 	}
-	s.modelError = err
 	failure := new(model.Error)
 	if !errors.As(err, &failure) {
-		failure = &model.Error{Kind: model.BrokenStream, Message: err.Error()}
+		failure = &model.Error{Kind: model.Timeout, Provider: s.agent.Provider, Message: err.Error()}
 	}
+	s.modelError = failure
 	s.log.WarnContext(s.ctx, "the model gave no answer", "error", err)
 	return s.append(aborted(string(failure.Kind), failure.Message, failure.Retryable()))
 }

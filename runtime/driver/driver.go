@@ -39,6 +39,8 @@ type Options struct {
 	Grace time.Duration
 	// CardTime is how long a person has to decide. 7 days.
 	CardTime time.Duration
+	// ModelSilence is how long a model call may go without a word; then it is asked again. 15 minutes.
+	ModelSilence time.Duration
 	// FailedWait is how long a session is left alone after its turn failed for a reason of ours. 30 s.
 	FailedWait time.Duration
 	// Jitter spreads back-offs, in [0, 1).
@@ -57,6 +59,7 @@ func New(o Options) (*Driver, error) {
 	}
 	o.Grace = orDefault(o.Grace, 20*time.Second)
 	o.CardTime = orDefault(o.CardTime, 7*24*time.Hour)
+	o.ModelSilence = orDefault(o.ModelSilence, 15*time.Minute)
 	o.FailedWait = orDefault(o.FailedWait, 30*time.Second)
 	if o.Jitter == nil {
 		o.Jitter = func() float64 { return 0.5 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,6 +155,37 @@ func TestNoConnectionIsHeldWhileAModelThinks(t *testing.T) {
 		if now := r.settled(work.ID); now.Outcome != completed {
 			t.Errorf("outcome %s", now.Outcome)
 		}
+	}
+}
+
+// hanging is a model that never answers its first call.
+type hanging struct {
+	model.Model
+	calls atomic.Int64
+}
+
+// Ask is Model's.
+func (m *hanging) Ask(ctx context.Context, request model.Request, onDelta func(model.Delta) error) (model.Answer, error) {
+	if m.calls.Add(1) == 1 {
+		<-ctx.Done()
+		return model.Answer{}, context.Cause(ctx)
+	}
+	return m.Model.Ask(ctx, request, onDelta)
+}
+
+// withastro/flue#538: a model that says nothing is not waited for for ever, though the replica beats.
+func TestSilentModelIsAskedAgain(t *testing.T) {
+	m := &hanging{Model: scriptedModel(t, "")}
+	r := newRigAsking(t, m, nil)
+	r.change = func(o *driver.Options) { o.ModelSilence = 300 * time.Millisecond }
+	r.replica()
+	session := r.session()
+	if now := r.settled(r.submit(session, "say: there").ID); now.Outcome != completed {
+		t.Fatalf("outcome %s", now.Outcome)
+	}
+	entries, _ := r.history(session)
+	if count(entries, journal.KindModelAborted) != 1 || m.calls.Load() != 2 {
+		t.Errorf("%v after %d calls", kinds(entries), m.calls.Load())
 	}
 }
 

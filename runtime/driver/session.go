@@ -78,6 +78,7 @@ func (s *session) run(drain <-chan struct{}) error {
 		case event := <-s.events:
 			err = event()
 		case <-look:
+			s.watch()
 			err = s.look()
 		case <-drain:
 			s.draining, drain = true, nil
