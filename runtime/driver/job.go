@@ -12,6 +12,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/secrets"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/tools"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/turn"
@@ -34,6 +35,7 @@ type job struct {
 	class journalv1.EffectClass
 	exec  journal.Exec
 	files []files
+	mask  *secrets.Redactor
 	// holds: the command's clock may stand.
 	holds bool
 }
@@ -61,6 +63,7 @@ func (s *session) work(j job) error {
 		return err
 	}
 	j.tool, j.args, j.class, j.files = call.Tool, args, call.Class, s.files()
+	j.mask = s.mask
 	if call.Exec != nil {
 		j.exec = *call.Exec
 		j.holds = s.asked(call.Exec.ID)
@@ -176,6 +179,20 @@ func isUnavailable(err error) bool {
 	return errors.As(err, &unavailable) || errors.Is(err, sandbox.ErrFenced)
 }
 
+// masker masks one text that comes in pieces. After the last one another text may follow.
+func (j job) masker() func(raw []byte, last bool) ([]byte, int) {
+	stream := j.mask.Stream()
+	return func(raw []byte, last bool) ([]byte, int) {
+		written := stream.Write(raw)
+		if !last {
+			return written.Data, written.Masks
+		}
+		rest := stream.Close()
+		stream = j.mask.Stream()
+		return append(written.Data, rest.Data...), written.Masks + rest.Masks
+	}
+}
+
 // mayRepeat: sending it twice is doing it once.
 func (j job) mayRepeat() bool {
 	return j.class != journalv1.EffectClass_EFFECT_CLASS_OPAQUE || j.start != nil
@@ -215,7 +232,7 @@ func (s *session) attempt(ctx context.Context, j *job, place *Place) error {
 	crashpoint.Hit("effect.before")
 	result, err := s.agent.Tools.Run(ctx, j.tool, tools.Call{
 		Args: j.args, Box: place.Box, ExecID: j.exec.ID, Epoch: j.exec.Epoch, Resumed: j.again, Key: j.key,
-		Output: out.take, From: out.from,
+		Output: out.take, From: out.from, Mask: j.masker(),
 	})
 	crashpoint.Hit("effect.after")
 	j.again = true

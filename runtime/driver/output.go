@@ -26,6 +26,7 @@ type output struct {
 	exec    uuid.UUID
 	// from is where what is stored ends, when this owner began.
 	from sandbox.Offsets
+	mask *secrets.Redactor
 
 	mu      sync.Mutex
 	streams map[sandbox.Stream]*secrets.Stream
@@ -42,7 +43,7 @@ type output struct {
 // newOutput goes on where the stored output ends. For a call without a command it takes nothing.
 func (s *session) newOutput(ctx context.Context, j job) (*output, error) {
 	o := &output{
-		session: s, ctx: ctx, streams: map[sandbox.Stream]*secrets.Stream{},
+		session: s, ctx: ctx, mask: j.mask, streams: map[sandbox.Stream]*secrets.Stream{},
 		dirty: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	if j.exec.ID == "" {
@@ -64,7 +65,7 @@ func (s *session) newOutput(ctx context.Context, j job) (*output, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.streams[stream] = s.mask.Resume(end, last)
+		o.streams[stream] = j.mask.Resume(end, last)
 	}
 	o.ended.Go(o.flushing)
 	return o, nil
@@ -93,7 +94,7 @@ func (o *output) take(piece sandbox.Output) error {
 	if piece.Missing > 0 {
 		o.add(piece.Stream, stream.Close())
 		o.add(piece.Stream, secrets.Chunk{Offset: piece.Offset, RawLen: int(piece.Missing)})
-		o.streams[piece.Stream] = o.session.mask.Resume(piece.Offset+piece.Missing, nil)
+		o.streams[piece.Stream] = o.mask.Resume(piece.Offset+piece.Missing, nil)
 	} else {
 		o.add(piece.Stream, stream.Write(piece.Data))
 	}

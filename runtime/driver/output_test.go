@@ -113,6 +113,27 @@ func (r *rig) output(exec string, stream store.Stream) (string, int64) {
 	return all.String(), at
 }
 
+// A long result is masked before its middle is left out: the cut does not leave half a secret.
+func TestSecretOnTheCutOfALongResultIsMasked(t *testing.T) {
+	const secret = "s3cr3t-of-the-tenant"
+	r := newRig(t, "")
+	r.change = func(o *driver.Options) { o.Known = []string{secret} }
+	r.replica()
+	session := r.session()
+	// The head that is kept ends in the middle of a secret.
+	r.settled(r.submit(session, fmt.Sprintf("run: head -c %d /dev/zero | tr '\\0' a; printf 's3cr3t-'; echo of-the-tenant; head -c 100000 /dev/zero | tr '\\0' b", tools.HeadBytes-10)).ID)
+	entries, state := r.history(session)
+	got := results(state)
+	if len(got) != 1 || strings.Contains(got[0], "s3cr3t") || !strings.Contains(got[0], "bytes left out") {
+		t.Errorf("results %q", got)
+	}
+	for _, entry := range entries {
+		if entry.Kind == journal.KindToolResult && entry.Body.GetToolResult().GetMasked() == 0 {
+			t.Error("no mask was counted")
+		}
+	}
+}
+
 // slow is a model that answers when it is let.
 type slow struct {
 	model.Model

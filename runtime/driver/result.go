@@ -33,7 +33,9 @@ func (s *session) settleResult(j job, result tools.Result) error {
 		bodies, step.ExecEnds = append(bodies, body), []store.ExecEnd{end}
 	}
 	step.Settle = []store.Settle{{Call: call.ID, Outcome: outcome, At: len(bodies)}}
-	return s.commit(step, append(bodies, toolResult(call.ID, outcome, result.Content))...)
+	told := toolResult(call.ID, outcome, result.Content)
+	told.GetToolResult().Masked = int32(result.Masks)
+	return s.commit(step, append(bodies, told)...)
 }
 
 func toolResult(call string, outcome journalv1.ToolOutcome, content []byte) *journalv1.Body {

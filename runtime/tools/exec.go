@@ -38,18 +38,30 @@ func runExec(ctx context.Context, call Call) (Result, error) {
 		return lostOr(ctx, err, nil)
 	}
 	var kept Cap
+	masks := 0
+	keep := func(raw []byte, last bool) {
+		if call.Mask != nil {
+			clean, n := call.Mask(raw, last)
+			raw, masks = clean, masks+n
+		}
+		_, _ = kept.Write(raw)
+	}
 	exit, err := process.Follow(ctx, sandbox.Offsets{}, func(out sandbox.Output) error {
 		if out.Missing > 0 {
+			keep(nil, true)
 			fmt.Fprintf(&kept, "\n[%d bytes are kept nowhere]\n", out.Missing)
 		} else {
-			_, _ = kept.Write(out.Data)
+			keep(out.Data, false)
 		}
 		return pass(call, out)
 	})
+	keep(nil, true)
 	if err != nil {
-		return lostOr(ctx, err, &kept)
+		result, err := lostOr(ctx, err, &kept)
+		result.Masks = masks
+		return result, err
 	}
-	return Result{Content: report(&kept, exit), Failed: exit.Code != 0, Exit: &exit}, nil
+	return Result{Content: report(&kept, exit), Masks: masks, Failed: exit.Code != 0, Exit: &exit}, nil
 }
 
 // pass hands on what of a piece lies after Call.From.

@@ -44,12 +44,16 @@ type Call struct {
 	// Output gets a command's raw output from From on, as it comes. Nil: nobody wants it.
 	Output func(sandbox.Output) error
 	From   sandbox.Offsets
+	// Mask hides secrets in text that comes in pieces, and counts them; last says that no more comes. What is cut out of a long
+	// result must be masked before it is cut: half a secret is not known as one. Nil: nothing is hidden here.
+	Mask func(raw []byte, last bool) (clean []byte, masks int)
 }
 
 // Result is what a call came to.
 type Result struct {
-	// Content is for the model: bounded, not masked.
+	// Content is for the model: bounded, and masked where Call.Mask was used, so many times as Masks says.
 	Content []byte
+	Masks   int
 	// Failed: the call did not do what was asked.
 	Failed bool
 	// Exit is how its command ended. It is nil for a tool that runs none; of an attached one the operation is then over, and its
