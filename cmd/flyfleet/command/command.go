@@ -50,6 +50,8 @@ type grammar struct {
 	Keygen   keygen.Command   `cmd:"" help:"Make root and signing keys."`
 	Demo     demo.Command     `cmd:"" hidden:"" help:"Show the main job on this computer."`
 	Version  version          `cmd:"" help:"Print the version."`
+
+	DemoRuntime demo.RuntimeCommand `cmd:"" name:"demo-runtime" hidden:"" help:"Show what survives the death of the runtime."`
 }
 
 const about = `A fleet of tenant machines: set up, used, and swapped to a new image.

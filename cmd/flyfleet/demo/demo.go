@@ -37,8 +37,10 @@ type show struct {
 	con    *console.Console
 	dir    string // .demo
 	config string // the copied example
-	run    *children
-	step   int
+	// tenants of the fleet.
+	tenants []string
+	run     *children
+	step    int
 }
 
 // Run runs the demo. Whatever happens, no process of it is left.
@@ -66,7 +68,7 @@ func (d *Command) perform(ctx context.Context, c *console.Console) error {
 	if err != nil {
 		return err
 	}
-	s := &show{Command: d, con: c, dir: filepath.Join(source, ".demo")}
+	s := &show{Command: d, con: c, dir: filepath.Join(source, ".demo"), tenants: tenants}
 	if err := s.prepare(ctx, source); err != nil {
 		return err
 	}
@@ -179,7 +181,7 @@ func (s *show) platform(ctx context.Context) (*local.Platform, error) {
 	s.run = newChildren(
 		filepath.Join(s.dir, "logs"), variables,
 		"TF_VAR_prefix="+prefix,
-		`TF_VAR_tenants=["`+strings.Join(tenants, `","`)+`"]`,
+		`TF_VAR_tenants=["`+strings.Join(s.tenants, `","`)+`"]`,
 		"TF_VAR_control_server="+filepath.Join(s.binaries, "flyfleet-controlserver"),
 		"TF_IN_AUTOMATION=1", "TF_INPUT=0",
 	)
