@@ -28,6 +28,11 @@ type Config struct {
 	Transport  string `env:"FLYFLEET_TRANSPORT" help:"How the private network is reached: direct or socks5://…"`
 	Fleet      string `env:"FLYFLEET_FLEET" help:"Fleet whose machines are used."`
 	Org        string `env:"FLY_ORG" help:"Organization of the fleet's apps."`
+
+	Pool       string        `env:"FLYFLEET_POOL" help:"Warm pool from which a tenant without a machine gets one."`
+	PerMachine int           `env:"FLYFLEET_SESSIONS_PER_MACHINE" default:"8" help:"How many sessions may have a place on one machine."`
+	IdleAfter  time.Duration `env:"FLYFLEET_IDLE_AFTER" default:"10m" help:"How long nothing has gone on on a machine before it is made cold; 0 is never."`
+	Cold       string        `env:"FLYFLEET_COLD" default:"suspend" enum:"suspend,stop" help:"How an idle machine rests: suspend or stop."`
 }
 
 // Secrets of a replica come by the environment only: command lines can be read by others.

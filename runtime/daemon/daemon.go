@@ -43,7 +43,7 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	turns, closing, err := newDriver(c, s, db, all, sealer, log)
+	turns, closing, err := newDriver(ctx, c, s, db, all, sealer, log)
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 }
 
 // newDriver puts together what runs turns.
-func newDriver(c Config, s Secrets, db *store.Store, all *agents, sealer secrets.Sealer, log *slog.Logger) (*driver.Driver, func() error, error) {
-	places, closing, err := machines(c, s, db, log)
+func newDriver(ctx context.Context, c Config, s Secrets, db *store.Store, all *agents, sealer secrets.Sealer, log *slog.Logger) (*driver.Driver, func() error, error) {
+	places, closing, err := machines(ctx, c, s, db, log)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/driver"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox/remote"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/slots"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/token"
@@ -65,7 +66,7 @@ const machineWait = 10 * time.Second
 
 // Open gives the machine as the session sees it. It connects to nothing.
 func (m *oneMachine) Open(_ context.Context, claim store.Claim) (driver.Place, error) {
-	scope := Scope(claim)
+	scope := slots.ScopeOf(claim)
 	box, err := remote.New(remote.Options{ //nolint:contextcheck // the sandbox lives as long as the claim, not as this call
 		Machine: client.Options{
 			Address: m.address, Dial: m.dial, Scope: scope, Fence: uint64(claim.Fence), Log: m.log,
@@ -78,6 +79,3 @@ func (m *oneMachine) Open(_ context.Context, claim store.Claim) (driver.Place, e
 	}
 	return driver.Place{Box: box, Machine: m.id, Close: box.Close}, nil
 }
-
-// Scope is a session's name on machines: what others do there it neither sees nor touches.
-func Scope(claim store.Claim) string { return "s/" + claim.Session.String() }
