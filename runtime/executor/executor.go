@@ -110,6 +110,8 @@ func (e *Executor) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { e.every(life, e.options.BeatEvery, "beat", e.beat) })
 	parts.Go(func() { e.every(life, e.options.SweepEvery, "expire cards", e.sweep) })
+	parts.Go(func() { e.every(life, indexEvery, "index", e.index) })
+	parts.Go(func() { e.every(life, tidyEvery, "tidy", e.options.Store.Tidy) })
 
 	drain := make(chan struct{})
 	room := make(chan struct{}, 1)
@@ -205,6 +207,19 @@ func (e *Executor) sweep(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// What keeps the database searchable and small; any replica may do it.
+const (
+	indexEvery = time.Second
+	tidyEvery  = time.Minute
+	// mostIndexed is how many sessions are indexed at a time.
+	mostIndexed = 100
+)
+
+func (e *Executor) index(ctx context.Context) error {
+	_, err := e.options.Store.Index(ctx, mostIndexed)
+	return err
 }
 
 // mostExpired is how many cards one statement closes.

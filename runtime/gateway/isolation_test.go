@@ -23,8 +23,6 @@ func TestTenantsAreApart(t *testing.T) {
 	c := f.client(r.zed)
 	before := f.entries(r.acme, session)
 	r.soon("the index has the words", func() bool {
-		_, err := r.store.Index(t.Context(), 100)
-		r.ok(err)
 		got, err := f.client(r.acme).Search(t.Context(), connect.NewRequest(&runtimev1.SearchRequest{Query: "hush"}))
 		r.ok(err)
 		return len(got.Msg.GetHits()) > 0
