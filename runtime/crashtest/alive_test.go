@@ -34,7 +34,8 @@ func (x *trial) waits(kind journal.Kind) {
 }
 
 // The owner is not dead: it stood still for longer than its lease, as a suspended VM does, and goes on while, or after,
-// another one has finished its work. nearai/ironclaw#7471.
+// another one has finished its work. nearai/ironclaw#7471. That it once said "running" keeps nobody from going on.
+// OpenHands/software-agent-sdk#4893.
 func TestOwnerThatStoodStillWritesNothingMore(t *testing.T) {
 	moments(t, func(t *testing.T, m *machinetest.Machine, during journal.Kind) {
 		x := newTrial(t, m)

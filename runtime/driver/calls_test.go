@@ -123,6 +123,39 @@ func TestGatedCallHoldsUpNoFreeOne(t *testing.T) {
 	}
 }
 
+// agentscope-ai/agentscope#2227: of replicas that all hear of a decision, one starts the call.
+func TestOneOfManyReplicasStartsADecidedCall(t *testing.T) {
+	r := newRigAsking(t, scriptedModel(t, "run: echo x >> gated\nsay: {{result}}"), gated())
+	for range 3 {
+		r.replica()
+	}
+	var sessions []uuid.UUID
+	var works []store.Submission
+	for range 5 {
+		session := r.session()
+		sessions, works = append(sessions, session), append(works, r.submit(session, "go"))
+	}
+	for _, session := range sessions {
+		r.parked(session)
+	}
+	cards, err := r.store.Pending(t.Context(), tenant, uuid.Nil, 10)
+	if err != nil || len(cards) != len(sessions) {
+		t.Fatalf("%d cards, %v", len(cards), err)
+	}
+	for _, card := range cards {
+		r.decide(card, true)
+	}
+	for i, work := range works {
+		if now := r.settled(work.ID); now.Outcome != completed {
+			t.Errorf("outcome %s", now.Outcome)
+		}
+		entries, _ := r.history(sessions[i])
+		if n := count(entries, journal.KindToolStarted); n != 1 || r.file(sessions[i], "gated") != "x\n" {
+			t.Errorf("started %d times, ran %q", n, r.file(sessions[i], "gated"))
+		}
+	}
+}
+
 // mail is an opaque tool that needs a yes: it cannot be asked whether it was sent.
 func mail(sent *atomic.Int64, hangs <-chan struct{}) tools.Tool {
 	return tools.Tool{
