@@ -222,7 +222,7 @@ func TestChatGoesOnAfterACut(t *testing.T) {
 	for i := 1; i <= 5000; i++ {
 		fmt.Fprintln(&want, i)
 	}
-	if !strings.Contains(out, want.String()) {
+	if !strings.Contains(out, want.String()) || strings.Count(out, "\n1000\n") != 1 || strings.Count(out, "> run:") != 1 {
 		t.Errorf("lines are missing or twice: %d bytes", len(out))
 	}
 }
