@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,12 +16,10 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/follow"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/keygen"
-	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/machines"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/runtimev1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/runtimev1/runtimev1connect"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pgtest"
-	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 )
 
 // RuntimeCommand is `flyfleet demo-runtime`, which make demo-runtime runs: an agent's command on a tenant's machine, the
@@ -115,7 +111,7 @@ func (s *show) survive(ctx context.Context) (outcome, error) {
 		return outcome{}, err
 	}
 	defer database.Stop()
-	env, err := s.runtimeEnvironment(ctx, database.URL("postgres"))
+	env, err := s.runtimeEnvironment(database.URL("postgres"))
 	if err != nil {
 		return outcome{}, err
 	}
@@ -138,16 +134,8 @@ func (s *show) survive(ctx context.Context) (outcome, error) {
 	return s.watch(ctx, client, first, func() (*replica, error) { return s.run.startReplica(ctx, program, "runtime-2", address) })
 }
 
-// runtimeEnvironment points the runtime at the database and the tenant's machine.
-func (s *show) runtimeEnvironment(ctx context.Context, database string) ([]string, error) {
-	out, err := s.run.run(ctx, s.dir, filepath.Join(s.binaries, "flyfleet"), "--json", "machines", "--fleet", prefix)
-	if err != nil {
-		return nil, err
-	}
-	var all []machines.Machine
-	if err := json.Unmarshal(out, &all); err != nil || len(all) != 1 {
-		return nil, fmt.Errorf("flyfleet machines: %d of them, want 1 (%w)", len(all), err)
-	}
+// runtimeEnvironment points the runtime at the database and the fleet; it finds the tenant's machine itself.
+func (s *show) runtimeEnvironment(database string) ([]string, error) {
 	// A person's key may not act for the runtime: the machine refuses it.
 	root, err := keygen.ReadRoot(filepath.Join(s.stateDir(), "keys", "root.key"))
 	if err != nil {
@@ -161,9 +149,8 @@ func (s *show) runtimeEnvironment(ctx context.Context, database string) ([]strin
 	if err != nil {
 		return nil, err
 	}
-	machine := all[0].App + "/" + all[0].ID + "@" + net.JoinHostPort(all[0].App+".flycast", strconv.Itoa(wire.ControlPort))
 	return []string{
-		"FLYFLEET_DATABASE_URL=" + database, "FLYFLEET_MACHINE=" + machine, "FLYFLEET_SIGNING_KEY=" + path, "FLYFLEET_LEASE_TTL=3s",
+		"FLYFLEET_DATABASE_URL=" + database, "FLYFLEET_FLEET=" + prefix, "FLYFLEET_SIGNING_KEY=" + path, "FLYFLEET_LEASE_TTL=3s",
 	}, nil
 }
 
