@@ -11,6 +11,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pglocal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pgtest"
 )
 
@@ -48,12 +49,12 @@ func median(values []float64) float64 {
 // database is a cluster that makes every commit durable, as the defaults do.
 func database(b *testing.B) string {
 	b.Helper()
-	server, err := pgtest.Start(b.Context(), pgtest.Settings{"shared_buffers": "256MB", "max_connections": "200"})
+	server, err := pglocal.Start(b.Context(), pglocal.Settings{"shared_buffers": "256MB", "max_connections": "200"})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(server.Stop)
-	url := server.Database(b)
+	url := pgtest.DatabaseOn(b, server)
 	if err := store.Migrate(b.Context(), url); err != nil {
 		b.Fatal(err)
 	}

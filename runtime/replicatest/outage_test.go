@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pglocal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pgtest"
 )
 
@@ -36,14 +37,14 @@ func (r *rig) lock(sql string) (free func()) {
 }
 
 // server is a cluster of the test's own, whose commits are durable.
-func server(t *testing.T, settings pgtest.Settings) (*pgtest.Server, string) {
+func server(t *testing.T, settings pglocal.Settings) (*pglocal.Server, string) {
 	t.Helper()
-	s, err := pgtest.Start(t.Context(), settings)
+	s, err := pglocal.Start(t.Context(), settings)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	url := s.Database(t)
+	url := pgtest.DatabaseOn(t, s)
 	if err := store.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func server(t *testing.T, settings pgtest.Settings) (*pgtest.Server, string) {
 // is done again or looked up, and every submission has one end.
 func TestDatabaseCrashesUnderLoad(t *testing.T) {
 	t.Parallel()
-	s, url := server(t, pgtest.Settings{})
+	s, url := server(t, pglocal.Settings{})
 	r := newRigOn(t, url, either(3*time.Second, 15*time.Second))
 	replicas := r.startMany(2)
 	var all []work
@@ -80,7 +81,7 @@ func TestDatabaseCrashesUnderLoad(t *testing.T) {
 // is room.
 func TestDatabaseHasNoConnectionLeft(t *testing.T) {
 	t.Parallel()
-	s, url := server(t, pgtest.Settings{"max_connections": "24", "superuser_reserved_connections": "3"})
+	s, url := server(t, pglocal.Settings{"max_connections": "24", "superuser_reserved_connections": "3"})
 	r := newRigOn(t, url, either(1500*time.Millisecond, 15*time.Second))
 	r.startMany(2)
 	all := r.submitMany(16, busy)

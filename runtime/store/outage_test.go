@@ -13,18 +13,19 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pglocal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pgtest"
 )
 
 // own is a cluster of this test's own, which it may crash.
-func own(t *testing.T, settings pgtest.Settings) (*pgtest.Server, database) {
+func own(t *testing.T, settings pglocal.Settings) (*pglocal.Server, database) {
 	t.Helper()
-	server, err := pgtest.Start(t.Context(), settings)
+	server, err := pglocal.Start(t.Context(), settings)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	db := database{url: server.Database(t)}
+	db := database{url: pgtest.DatabaseOn(t, server)}
 	if err := store.Migrate(t.Context(), db.url); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func own(t *testing.T, settings pgtest.Settings) (*pgtest.Server, database) {
 // order, and whoever was at work goes on without being told.
 func TestDatabaseCrashesLoseNothing(t *testing.T) {
 	t.Parallel()
-	server, db := own(t, pgtest.Settings{"fsync": "off"})
+	server, db := own(t, pglocal.Settings{"fsync": "off"})
 	s := db.open(t, store.Options{TTL: time.Hour})
 	const sessions, crashes = 8, 3
 	var progress atomic.Int64
@@ -89,7 +90,7 @@ func TestDatabaseCrashesLoseNothing(t *testing.T) {
 // A submission that was acknowledged survives a crash, and its repetition is the same one (a2aproject/A2A#928).
 func TestAdmittedWorkSurvivesACrash(t *testing.T) {
 	t.Parallel()
-	server, db := own(t, pgtest.Settings{"fsync": "off"})
+	server, db := own(t, pglocal.Settings{"fsync": "off"})
 	s := db.open(t, store.Options{})
 	id := store.NewID()
 	if _, err := s.CreateSession(t.Context(), tenant, "agent", id); err != nil {
@@ -117,7 +118,7 @@ func TestAdmittedWorkSurvivesACrash(t *testing.T) {
 // across a model call until there are none.)
 func TestStepsWaitForAConnection(t *testing.T) {
 	t.Parallel()
-	_, db := own(t, pgtest.Settings{"fsync": "off", "max_connections": "20"})
+	_, db := own(t, pglocal.Settings{"fsync": "off", "max_connections": "20"})
 	s := db.open(t, store.Options{TTL: time.Hour})
 	u := begin(t, s)
 	// The store's connections go, and others take their places.
@@ -167,7 +168,7 @@ func takeAll(t *testing.T, db database) []*pgx.Conn {
 // When the context ends while the database is away, the caller is told that it does not know.
 func TestOutageEndsWithUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	server, db := own(t, pgtest.Settings{"fsync": "off"})
+	server, db := own(t, pglocal.Settings{"fsync": "off"})
 	s := db.open(t, store.Options{TTL: time.Hour})
 	u := begin(t, s)
 	if err := server.Halt(t.Context()); err != nil {

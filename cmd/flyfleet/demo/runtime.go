@@ -19,7 +19,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/runtimev1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/runtimev1/runtimev1connect"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
-	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pgtest"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pglocal"
 )
 
 // RuntimeCommand is `flyfleet demo-runtime`, which make demo-runtime runs: an agent's command on a tenant's machine, the
@@ -106,7 +106,7 @@ func (s *show) survive(ctx context.Context) (outcome, error) {
 		}
 	}
 	s.say("A throw-away Postgres, and a runtime whose model is a script")
-	database, err := pgtest.Start(ctx, pgtest.Settings{"fsync": "off"})
+	database, err := pglocal.Start(ctx, pglocal.Settings{"fsync": "off"})
 	if err != nil {
 		return outcome{}, err
 	}

@@ -1,9 +1,5 @@
-// Package pgtest gives tests a real Postgres: a throw-away cluster from the installed binaries, one a test process, with
-// one database a test. FLYFLEET_TEST_DATABASE_URL names a server to use instead; its role must be allowed to create
-// databases.
-//
-// The cluster is gone when the test process is, however that ends: a watcher waits for the end of a pipe that the
-// process holds. Postgres refuses to run as root, so under root it runs as the user postgres, or nobody.
+// Package pgtest gives tests a real Postgres: a cluster of package pglocal, one a test process, with one database a test.
+// FLYFLEET_TEST_DATABASE_URL names a server to use instead; its role must be allowed to create databases.
 package pgtest
 
 import (
@@ -20,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pglocal"
 )
 
 // urlEnv names a server to use instead of a throw-away one.
@@ -31,15 +28,15 @@ var (
 			return given, nil
 		}
 		// Data of a test need not survive the computer.
-		server, err := Start(context.Background(), Settings{"fsync": "off", "max_connections": "300"})
+		server, err := pglocal.Start(context.Background(), pglocal.Settings{"fsync": "off", "max_connections": "300"})
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("%w\n(or set %s)", err, urlEnv)
 		}
 		process = server
 		return server.URL("postgres"), nil
 	})
 	// process keeps the shared cluster's pipe from being collected, and so closed.
-	process *Server
+	process *pglocal.Server
 	// template is a database with today's schema, of which the others are copies: a migration takes longer than
 	// most tests. A server of somebody else's gets none: nothing would drop it.
 	template = sync.OnceValues(func() (string, error) {
@@ -83,10 +80,10 @@ func Database(t testing.TB) string {
 	return databaseOn(t, admin, "")
 }
 
-// Database makes an empty database for the test on this server and gives its URL.
-func (s *Server) Database(t testing.TB) string {
+// DatabaseOn makes an empty database for the test on a server of its own and gives its URL.
+func DatabaseOn(t testing.TB, server *pglocal.Server) string {
 	t.Helper()
-	return databaseOn(t, s.URL("postgres"), "")
+	return databaseOn(t, server.URL("postgres"), "")
 }
 
 func databaseOn(t testing.TB, admin, options string) string {

@@ -1,4 +1,7 @@
-package pgtest
+// Package pglocal runs a Postgres of its own on this computer, from the installed binaries, for demos and tests. Its data is
+// gone when the process is, however that ends: a watcher waits for the end of a pipe that the process holds. Postgres
+// refuses to run as root, so under root it runs as the user postgres, or nobody.
+package pglocal
 
 import (
 	"context"
@@ -45,7 +48,7 @@ func Start(ctx context.Context, settings Settings) (*Server, error) {
 	}
 	// A socket's path may have 108 bytes, so not in the directory of the test.
 	if s.dir, err = os.MkdirTemp("/tmp", "ffpg"); err != nil {
-		return nil, fmt.Errorf("pgtest: %w", err)
+		return nil, fmt.Errorf("pglocal: %w", err)
 	}
 	if s.as != nil {
 		err = os.Chown(s.dir, int(s.as.Uid), int(s.as.Gid))
@@ -62,7 +65,7 @@ func Start(ctx context.Context, settings Settings) (*Server, error) {
 	if err != nil {
 		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 		s.Stop()
-		return nil, fmt.Errorf("pgtest: %w\n%s", err, log)
+		return nil, fmt.Errorf("pglocal: %w\n%s", err, log)
 	}
 	return s, nil
 }
@@ -93,7 +96,7 @@ func binaries() (string, error) {
 	if runtime.GOOS == "darwin" {
 		get = "brew install postgresql@15"
 	}
-	return "", fmt.Errorf("pgtest: Postgres is not installed; run: %s (or set %s)", get, urlEnv)
+	return "", fmt.Errorf("pglocal: Postgres is not installed; run: %s", get)
 }
 
 // unprivileged is whom Postgres runs as under root; nil is this process's own user.
@@ -109,11 +112,11 @@ func unprivileged() (*syscall.Credential, error) {
 		uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
 		gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)
 		if err := errors.Join(uidErr, gidErr); err != nil {
-			return nil, fmt.Errorf("pgtest: user %s: %w", name, err)
+			return nil, fmt.Errorf("pglocal: user %s: %w", name, err)
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, errors.New("pgtest: Postgres does not run as root, and there is no user postgres or nobody")
+	return nil, errors.New("pglocal: Postgres does not run as root, and there is no user postgres or nobody")
 }
 
 // command runs as the cluster's user, in a group of its own, so that a Ctrl-C meant for the test does not end the cluster
