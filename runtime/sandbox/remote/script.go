@@ -23,6 +23,8 @@ var (
 	bulkScript    = load("bulk", false, "part")
 	writeScript   = load("write", true, "place")
 	writesScript  = load("writes", true, "place")
+	batchScript   = load("batch", true)
+	unstageScript = load("unstage", false)
 	discardScript = load("discard", false, "place")
 	mkdirScript   = load("mkdir", false)
 	mkdirsScript  = load("mkdir", true)

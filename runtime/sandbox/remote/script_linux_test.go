@@ -7,7 +7,7 @@ import (
 )
 
 var allScripts = []script{
-	statScript, manyScript, existsScript, listScript, readScript, bulkScript, writeScript, writesScript, mkdirScript, mkdirsScript, removeScript,
+	statScript, manyScript, existsScript, listScript, readScript, bulkScript, writeScript, writesScript, batchScript, unstageScript, mkdirScript, mkdirsScript, removeScript,
 	packScript, vetScript, unpackScript, modesScript, readsScript, sweepScript, discardScript,
 }
 
