@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/machinetest"
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/probe"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
@@ -334,5 +336,20 @@ func TestCommandsWakeOnTime(t *testing.T) {
 	got := run(t, m.Client(machinetest.ClientOptions{}), shell("cat /proc/self/timerslack_ns"))
 	if got.stdout != "50000\n" {
 		t.Fatalf("a command's sleeps may be late by %q ns, not by the kernel's usual 50000", got.stdout)
+	}
+}
+
+// Keeper and server are ahead of commands for a processor, where they may; commands are where they would be without them.
+func TestCommandsAreWhereCommandsBelong(t *testing.T) {
+	flipped, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := machinetest.Start(t, machinetest.Options{})
+	// The shell may be quicker than the keeper, for a moment.
+	got := run(t, m.Client(machinetest.ClientOptions{}), shell(
+		`for i in $(seq 100); do n=$(cut -d' ' -f19 /proc/$$/stat); [ "$n" != '`+strconv.Itoa(20-flipped)+`' ] || break; done; echo "$n"`))
+	if got.stdout != strconv.Itoa(20-flipped)+"\n" {
+		t.Fatalf("a command runs at nice %q, its machine's other processes at %d", got.stdout, 20-flipped)
 	}
 }

@@ -76,7 +76,7 @@ func NewCore(o Options) (*Core, error) {
 	}
 	f := &forker{}
 	if o.Own {
-		err = claimThread()
+		err = f.claimThread()
 	} else {
 		f, err = newForker()
 	}
