@@ -80,10 +80,10 @@ func (x *box) exec(ctx context.Context) func() error {
 	}
 }
 
-func files(n, size int) ([]sandbox.File, []string) {
+func files(dir string, n, size int) ([]sandbox.File, []string) {
 	list, names := make([]sandbox.File, n), make([]string, n)
 	for i := range list {
-		names[i] = fmt.Sprintf("small/%d", i)
+		names[i] = fmt.Sprintf("%s/%d", dir, i)
 		list[i] = sandbox.File{Name: names[i], Content: bytes.Repeat([]byte{byte(i)}, size)}
 	}
 	return list, names
@@ -102,7 +102,7 @@ func (x *box) writeAll(ctx context.Context, list []sandbox.File) error {
 // BenchmarkStat prints stat200: StatMany of 200 files. The floor is one exec over the same wire.
 func BenchmarkStat(b *testing.B) {
 	x := open(b)
-	list, names := files(200, 1)
+	list, names := files("small", 200, 1)
 	if err := x.writeAll(b.Context(), list); err != nil {
 		b.Fatal(err)
 	}
@@ -117,11 +117,21 @@ func BenchmarkStat(b *testing.B) {
 	}, x.exec(b.Context()))
 }
 
-// BenchmarkWriteSmall prints write_small_200: WriteFiles of 200 files of 1 KiB. The floor is one exec over the same wire.
+// BenchmarkWriteSmall prints write_small_200: WriteFiles of 200 new files of 1 KiB, and replace_small_200: the same over files
+// that are there, which a journaling file system may first write out. The floor of both is one exec over the same wire.
 func BenchmarkWriteSmall(b *testing.B) {
 	x := open(b)
-	list, _ := files(200, 1<<10)
-	against(b, "write_small_200", func() error { return x.writeAll(b.Context(), list) }, x.exec(b.Context()))
+	round := 0
+	against(b, "write_small_200", func() error {
+		round++
+		list, _ := files(fmt.Sprintf("new-%d", round), 200, 1<<10)
+		return x.writeAll(b.Context(), list)
+	}, x.exec(b.Context()))
+	list, _ := files("old", 200, 1<<10)
+	if err := x.writeAll(b.Context(), list); err != nil {
+		b.Fatal(err)
+	}
+	against(b, "replace_small_200", func() error { return x.writeAll(b.Context(), list) }, x.exec(b.Context()))
 }
 
 // BenchmarkMuch prints write_100MiB and read_100MiB: a whole file. The floor is a copy on the same disk.
@@ -181,7 +191,7 @@ func BenchmarkList(b *testing.B) {
 func BenchmarkRoundTrips(b *testing.B) {
 	x := open(b)
 	ctx := b.Context()
-	list, names := files(200, 1<<10)
+	list, names := files("small", 200, 1<<10)
 	var tree bytes.Buffer
 	for _, verb := range []struct {
 		name string
