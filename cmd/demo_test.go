@@ -14,7 +14,11 @@ import (
 	"time"
 )
 
-const demoOK = "demo: ok tenants=3 changed_lines_per_machine=1 workspace_survived=yes"
+// The demos' last lines.
+const (
+	demoOK        = "demo: ok tenants=3 changed_lines_per_machine=1 workspace_survived=yes"
+	demoRuntimeOK = "demo-runtime: ok gap_bytes=0 duplicate_bytes=0 process_starts=1"
+)
 
 // demoClone is a clean clone as its own git repository, with its binaries built.
 func demoClone(t *testing.T) string {
@@ -43,13 +47,19 @@ func (r demoRun) lastLine() string {
 	return lines[len(lines)-1]
 }
 
-// demo runs `make demo` in a process group of its own, as a shell does; interruptAt, when not empty, sends Ctrl-C to
-// the group once a line of output holds it.
+// demo runs `make demo`.
 func demo(t *testing.T, dir, interruptAt string, flags ...string) demoRun {
+	t.Helper()
+	return show(t, dir, interruptAt, append([]string{"demo"}, flags...)...)
+}
+
+// show runs make in a process group of its own, as a shell does; interruptAt, when not empty, sends Ctrl-C to the group once
+// a line of output holds it.
+func show(t *testing.T, dir, interruptAt string, args ...string) demoRun {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "make", append([]string{"demo"}, flags...)...)
+	cmd := exec.CommandContext(ctx, "make", args...)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := cmd.StdoutPipe()
@@ -147,6 +157,18 @@ func TestDemo(t *testing.T) {
 		}
 	})
 	stopOtherFlylocal(t, other)
+	nothingLeft(t, dir)
+}
+
+// The runtime finds a tenant's machine, is killed in the middle of a command, and another one goes on.
+func TestDemoRuntime(t *testing.T) {
+	dir := demoClone(t)
+	if r := show(t, dir, "", "demo-runtime"); r.err != nil || r.lastLine() != demoRuntimeOK {
+		t.Fatalf("make demo-runtime: %v\n%s", r.err, r.output)
+	}
+	if r := show(t, dir, "kill -9", "demo-runtime"); r.err == nil || strings.Contains(r.output, demoRuntimeOK) {
+		t.Errorf("a demo interrupted in the middle ended well:\n%s", r.output)
+	}
 	nothingLeft(t, dir)
 }
 

@@ -28,6 +28,8 @@ type Config struct {
 	Transport  string `env:"FLYFLEET_TRANSPORT" help:"How the private network is reached: direct or socks5://…"`
 	Fleet      string `env:"FLYFLEET_FLEET" help:"Fleet whose machines are used."`
 	Org        string `env:"FLY_ORG" help:"Organization of the fleet's apps."`
+	FlapsURL   string `env:"FLY_FLAPS_BASE_URL" help:"Base URL of the Machines API; without it Fly's."`
+	GraphQLURL string `name:"graphql-url" env:"FLY_API_BASE_URL" help:"Base URL of the GraphQL API; without it Fly's."`
 
 	Pool       string        `env:"FLYFLEET_POOL" help:"Warm pool from which a tenant without a machine gets one."`
 	PerMachine int           `env:"FLYFLEET_SESSIONS_PER_MACHINE" default:"8" help:"How many sessions may have a place on one machine."`

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
@@ -44,9 +43,7 @@ func fleetMachines(ctx context.Context, c Config, s Secrets, db *store.Store, lo
 	if err != nil {
 		return nil, nil, fmt.Errorf("FLYFLEET_TRANSPORT: %w", err)
 	}
-	platform := flyapi.ConfigFromEnv(os.Getenv)
-	platform.Token, platform.Org = s.FlyToken, c.Org
-	api, err := flyapi.New(platform) //nolint:contextcheck // makes no call
+	api, err := flyapi.New(flyapi.Config{FlapsURL: c.FlapsURL, GraphQLURL: c.GraphQLURL, Token: s.FlyToken, Org: c.Org}) //nolint:contextcheck // makes no call
 	if err != nil {
 		return nil, nil, err
 	}
