@@ -1,12 +1,11 @@
 package runtime_test
 
 import (
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/bench/figure"
 	"github.com/flyfleet/terraform-provider-flyfleet/bench/floor"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
@@ -23,28 +22,7 @@ const (
 	size   = 1024
 )
 
-func TestMain(m *testing.M) {
-	loadAverage("before")
-	code := m.Run()
-	loadAverage("after")
-	os.Exit(code)
-}
-
-func loadAverage(when string) {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err == nil && slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.bench=") }) {
-		fmt.Fprintf(os.Stdout, "\nLOAD %s %s\n", when, strings.Join(strings.Fields(string(b))[:3], " "))
-	}
-}
-
-func report(name string, value float64, unit string, floor float64) {
-	fmt.Fprintf(os.Stdout, "\nBENCH %s %.3f %s floor=%.3f ratio=%.3f\n", name, value, unit, floor, value/floor)
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
-}
+func TestMain(m *testing.M) { os.Exit(figure.Main(m)) }
 
 // database is a cluster that makes every commit durable, as the defaults do.
 func database(b *testing.B) string {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/bench/figure"
 	"github.com/flyfleet/terraform-provider-flyfleet/bench/floor"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
@@ -34,7 +35,7 @@ func BenchmarkAppendOne(b *testing.B) {
 			values, floors = append(values, each/time.Since(begin).Seconds()), append(floors, bare)
 		}
 	}
-	report("append_1", median(values), "entries/s", median(floors))
+	figure.Report("append_1", figure.Median(values), "entries/s", figure.Median(floors))
 }
 
 // BenchmarkAppendThousand prints append_1000_sessions: durable entries per second of a thousand sessions over two connections.
@@ -68,7 +69,7 @@ func BenchmarkAppendThousand(b *testing.B) {
 			values, floors = append(values, sessions*each/time.Since(begin).Seconds()), append(floors, bare)
 		}
 	}
-	report("append_1000_sessions", median(values), "entries/s", median(floors))
+	figure.Report("append_1000_sessions", figure.Median(values), "entries/s", figure.Median(floors))
 }
 
 // BenchmarkClaim prints claim: sessions per second that four replicas claim in batches of 32, each with its submission begun. The
@@ -119,7 +120,7 @@ func BenchmarkClaim(b *testing.B) {
 		}
 		values, floors = append(values, sessions/took.Seconds()), append(floors, bare)
 	}
-	report("claim", median(values), "sessions/s", median(floors))
+	figure.Report("claim", figure.Median(values), "sessions/s", figure.Median(floors))
 }
 
 // BenchmarkWake prints wake_p50: from the commit of an input on one replica to its claim on another. The floor is a bare NOTIFY
@@ -152,14 +153,12 @@ func BenchmarkWake(b *testing.B) {
 				}
 				claimed = len(claims)
 			}
-			took = append(took, milliseconds(time.Since(begin)))
+			took = append(took, figure.Milliseconds(time.Since(begin)))
 		}
-		values, floors = append(values, median(took)), append(floors, milliseconds(bare))
+		values, floors = append(values, figure.Median(took)), append(floors, figure.Milliseconds(bare))
 	}
-	report("wake_p50", median(values), "ms", median(floors))
+	figure.Report("wake_p50", figure.Median(values), "ms", figure.Median(floors))
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // BenchmarkLoad prints load_10000: reading a session of ten thousand entries of one KiB, ready to be folded. The floor reads as
 // many bare rows.
@@ -185,8 +184,8 @@ func BenchmarkLoad(b *testing.B) {
 			b.Fatalf("%d entries, %v", len(all), err)
 		}
 		if round > 0 {
-			values, floors = append(values, milliseconds(time.Since(begin))), append(floors, milliseconds(bare))
+			values, floors = append(values, figure.Milliseconds(time.Since(begin))), append(floors, figure.Milliseconds(bare))
 		}
 	}
-	report("load_10000", median(values), "ms", median(floors))
+	figure.Report("load_10000", figure.Median(values), "ms", figure.Median(floors))
 }

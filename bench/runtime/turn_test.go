@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/bench/figure"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/driver"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/executor"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
@@ -184,7 +185,7 @@ func BenchmarkTurns(b *testing.B) {
 	if want := 1 + (rounds+1)*each*entriesOfTurn; err != nil || len(entries) != want {
 		b.Fatalf("%d entries of %d turns, want %d; %v", len(entries), (rounds+1)*each, want, err)
 	}
-	report("turns_per_second", median(values), "turns/s", median(floors))
+	figure.Report("turns_per_second", figure.Median(values), "turns/s", figure.Median(floors))
 }
 
 // BenchmarkIdleMemory prints memory_idle_session and memory_parked_session: heap and stacks per session that this replica owns
@@ -281,8 +282,8 @@ func BenchmarkResume(b *testing.B) {
 		}
 		if round > 0 {
 			perEntry := float64(entries) / float64(total)
-			values, floors = append(values, perEntry*milliseconds(time.Since(begin))), append(floors, perEntry*milliseconds(bare))
+			values, floors = append(values, perEntry*figure.Milliseconds(time.Since(begin))), append(floors, perEntry*figure.Milliseconds(bare))
 		}
 	}
-	report("resume_10000", median(values), "ms", median(floors))
+	figure.Report("resume_10000", figure.Median(values), "ms", figure.Median(floors))
 }
