@@ -18,8 +18,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
-// Core is the keeper's work: it implements Keeper for a server in the same process, and Serve puts it
-// behind a socket.
+// Core is the keeper's work: what a server asks for by its Remote is done here.
 type Core struct {
 	spool  *spool.Spool
 	epoch  string
@@ -60,12 +59,11 @@ type Options struct {
 	// Notify is called once for every started exec, after its end is on record, by Reap's goroutine.
 	Notify func(Ended)
 	Log    *slog.Logger
-	// Own says that the calling goroutine's thread may be taken for forking: Start is then only called
-	// from it. Otherwise a thread is started for it.
-	Own bool
 }
 
-// NewCore makes a keeper with an epoch of its own, parent of all orphans below this process.
+// NewCore makes a keeper with an epoch of its own, parent of all orphans below this process. It takes the
+// calling goroutine's thread for forking, and never gives it back: processes are started by that goroutine
+// alone, and die with it.
 func NewCore(o Options) (*Core, error) {
 	epoch, err := newEpoch()
 	if err != nil {
@@ -75,12 +73,7 @@ func NewCore(o Options) (*Core, error) {
 		return nil, fmt.Errorf("become the parent of orphans: %w", err)
 	}
 	f := &forker{}
-	if o.Own {
-		err = f.claimThread()
-	} else {
-		f, err = newForker()
-	}
-	if err != nil {
+	if err := f.claimThread(); err != nil {
 		return nil, err
 	}
 	k := &Core{
@@ -90,17 +83,13 @@ func NewCore(o Options) (*Core, error) {
 	}
 	k.groups.clear(func(id string) bool { return k.spool.Has(id) })
 	if k.null, err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		f.close()
 		return nil, fmt.Errorf("open the null device: %w", err)
 	}
 	k.stock = newRestocker(o.Spool, o.Log)
 	return k, nil
 }
 
-// Epoch names this life of the keeper.
-func (k *Core) Epoch() string { return k.epoch }
-
-// Close gives the keeper's own resources up. With a forking thread of its own the children die with it.
+// Close gives the keeper's own resources up.
 func (k *Core) Close() {
 	k.stock.close()
 	k.mu.Lock()
@@ -113,22 +102,10 @@ func (k *Core) Close() {
 	}
 	k.mu.Unlock()
 	_ = unix.Close(k.null)
-	k.forker.close()
 }
 
-// Start makes the process of an exec, at most once for an id.
-func (k *Core) Start(o Order) (Receipt, error) {
-	r, own, err := k.start(&o)
-	if err != nil || r.PID == 0 {
-		return r, err
-	}
-	if r.Files, err = own.duplicate(); err != nil {
-		return Receipt{}, fmt.Errorf("hand pipes over: %w", err)
-	}
-	return r, nil
-}
-
-// start is Start with the keeper's own descriptors, which stay the keeper's.
+// start makes the process of an exec, at most once for an id, on the goroutine that called NewCore. The
+// descriptors stay the keeper's; the Receipt has no files.
 func (k *Core) start(o *Order) (Receipt, descriptors, error) {
 	crashpoint.At(crashpoint.BeforeMkdir)
 	// On a full volume the command that makes room must still run.

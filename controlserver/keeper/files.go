@@ -133,21 +133,6 @@ func (d *descriptors) closeAll() {
 	}
 }
 
-// duplicate makes Files with descriptors of their own, for a server in the same process.
-func (d *descriptors) duplicate() (Files, error) {
-	f := Files{expect: d.mask()}
-	var copies []int
-	for _, fd := range d.list() {
-		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-		if err != nil {
-			closeAll(copies)
-			return Files{}, err
-		}
-		copies = append(copies, n)
-	}
-	return f, f.adopt(copies)
-}
-
 func closeAll(fds []int) {
 	for _, fd := range fds {
 		_ = unix.Close(fd)

@@ -15,32 +15,9 @@ import (
 // setuid program in the image lifts a command above its user. Children also die with that thread,
 // which lives as long as the keeper: a command without a keeper would run on after it was told lost.
 type forker struct {
-	jobs chan func()
-	done chan struct{}
 	// usual is the nice value that commands get; ahead says that the thread has a better one.
 	usual int
 	ahead bool
-}
-
-// newForker starts a thread for a keeper inside another program.
-func newForker() (*forker, error) {
-	f := &forker{jobs: make(chan func()), done: make(chan struct{})}
-	ready := make(chan error)
-	go func() {
-		defer close(f.done)
-		err := f.claimThread()
-		ready <- err
-		if err != nil {
-			return
-		}
-		for job := range f.jobs {
-			job()
-		}
-	}()
-	if err := <-ready; err != nil {
-		return nil, err
-	}
-	return f, nil
 }
 
 // usualSlack is how late, in nanoseconds, the kernel wakes a process that has not asked for anything else (PR_SET_TIMERSLACK,
@@ -84,28 +61,8 @@ func (f *forker) fall(pid int) {
 	}
 }
 
-func (f *forker) close() {
-	if f.jobs != nil {
-		close(f.jobs)
-		<-f.done
-	}
-}
-
-// run does a job on the forking thread; a forker without a queue is on it.
-func (f *forker) run(job func()) {
-	if f.jobs == nil {
-		job()
-		return
-	}
-	finished := make(chan struct{})
-	f.jobs <- func() {
-		defer close(finished)
-		job()
-	}
-	<-finished
-}
-
-// fork starts the program of an order on its side of the streams, in a session of its own.
+// fork starts the program of an order on its side of the streams, in a session of its own. It is called on
+// the claimed thread.
 func (f *forker) fork(program string, o *Order, child [3]int, group *cgroup) (int, error) {
 	attr := &syscall.ProcAttr{
 		Dir:   o.Dir,
@@ -122,14 +79,10 @@ func (f *forker) fork(program string, o *Order, child [3]int, group *cgroup) (in
 	if group != nil {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, group.fd
 	}
-	argv := strs(o.Argv)
-	var pid int
-	var err error
-	f.run(func() {
-		if pid, err = syscall.ForkExec(program, argv, attr); err == nil {
-			f.fall(pid)
-		}
-	})
+	pid, err := syscall.ForkExec(program, strs(o.Argv), attr)
+	if err == nil {
+		f.fall(pid)
+	}
 	return pid, err
 }
 

@@ -18,8 +18,7 @@
 // and its end is: reap, append "ended", notify. A crash between any two steps leaves a directory
 // without an end, which is read as Lost, never as leave to run it again.
 //
-// Core does the work; Serve and Remote put it at the two ends of a socket; Supervise keeps a server
-// alive.
+// Core does the work, Remote is the server's end of the socket to it, and Supervise keeps a server alive.
 package keeper
 
 import (

@@ -63,7 +63,7 @@ const (
 // has the server drain and returns when it has. It takes the goroutine's thread for good and all
 // children of the process for its own.
 func (h *House) Supervise(ctx context.Context) error {
-	core, err := NewCore(Options{Spool: h.Spool, Notify: h.notify, Log: h.Log, Own: true})
+	core, err := NewCore(Options{Spool: h.Spool, Notify: h.notify, Log: h.Log})
 	if err != nil {
 		return err
 	}
