@@ -188,19 +188,18 @@ func (k *Core) CloseStdin(id string) error {
 }
 
 // Release forgets an ended exec.
-func (k *Core) Release(id string) error {
+func (k *Core) Release(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.kept[id]
 	if c == nil || c.ended == nil {
-		return nil
+		return
 	}
 	c.own.closeAll()
 	delete(k.kept, id)
 	if c.group != nil && !c.group.gone() {
 		k.haunted = append(k.haunted, c.group)
 	}
-	return nil
 }
 
 // Signal sends a signal to an exec's leader, to its process group, or to all its processes.

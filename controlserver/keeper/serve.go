@@ -64,7 +64,8 @@ func (s *session) answer(m *message) error {
 		h, err := s.core.Signal(*m.shot)
 		return s.link.write(&message{kind: kindHit, seq: m.seq, hit: &h, text: text(err)}, nil)
 	case kindRelease:
-		return s.core.Release(m.id)
+		s.core.Release(m.id)
+		return nil
 	case kindCloseStdin:
 		return s.done(m, s.core.CloseStdin(m.id))
 	case kindSweep:
