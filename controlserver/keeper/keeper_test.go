@@ -96,6 +96,9 @@ func testLinks(t *testing.T) (*link, *link) {
 	return newLink(a), newLink(b)
 }
 
+// hangUp ends both directions, as the death of that end's process does.
+func hangUp(l *link) { _ = unix.Shutdown(l.fd, unix.SHUT_RDWR) }
+
 func TestLargeMessagesAndDescriptorsCrossTheLink(t *testing.T) {
 	a, b := testLinks(t)
 	for _, size := range []int{0, mostInline - 200, mostInline, 2 << 20} {
@@ -126,7 +129,7 @@ func TestLargeMessagesAndDescriptorsCrossTheLink(t *testing.T) {
 
 func TestEndOfTheOtherProcessIsAnEnd(t *testing.T) {
 	a, b := testLinks(t)
-	a.close()
+	hangUp(a)
 	if _, _, err := b.read(); !errors.Is(err, io.EOF) {
 		t.Fatalf("got %v", err)
 	}
@@ -155,7 +158,7 @@ func TestWatchedEndSendsAndReceivesAsAny(t *testing.T) {
 				err := l.write(&message{kind: kindStart, seq: uint64(i), order: &Order{ID: "id", Record: make([]byte, mostInline/2)}}, nil)
 				if err != nil {
 					failed <- err
-					l.close() // who reads waits no more
+					hangUp(l) // who reads waits no more
 					return
 				}
 			}
@@ -178,7 +181,7 @@ func TestWatchedEndSendsAndReceivesAsAny(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	a.close()
+	hangUp(a)
 	if _, _, err := b.read(); !errors.Is(err, io.EOF) {
 		t.Fatalf("after the end got %v", err)
 	}

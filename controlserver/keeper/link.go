@@ -193,5 +193,3 @@ func rights(control []byte) ([]int, error) {
 	}
 	return fds, nil
 }
-
-func (l *link) close() { _ = unix.Shutdown(l.fd, unix.SHUT_RDWR) }
