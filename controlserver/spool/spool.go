@@ -113,6 +113,25 @@ func (s *Spool) Has(id string) bool {
 	return err == nil
 }
 
+// Create makes an exec's directory, on the volume or aside: the point of no return. os.ErrExist in the
+// chain says that the id is taken. Two calls for one id must not run at the same time.
+func (s *Spool) Create(id string, aside bool) error {
+	if _, err := wire.IDTime(id); err != nil {
+		return fmt.Errorf("spool exec: %w", err)
+	}
+	if aside {
+		return wrapped("spool exec", s.createAside(id))
+	}
+	if s.IsAside(id) {
+		return fmt.Errorf("spool exec: %w", os.ErrExist)
+	}
+	dir := filepath.Join(s.root, "execs", id)
+	if taken, err := s.stock.take(dir); taken || err != nil {
+		return wrapped("spool exec", err)
+	}
+	return wrapped("spool exec", s.withRoom(func() error { return os.Mkdir(dir, 0o700) }))
+}
+
 // Remove deletes an exec's files. Its directory goes last: until then the id stays taken.
 func (s *Spool) Remove(id string) error {
 	if _, err := wire.IDTime(id); err != nil {
@@ -192,3 +211,10 @@ func (s *Spool) replace(path string, data []byte) error {
 }
 
 func trimNewline(s string) string { return strings.TrimSuffix(s, "\n") }
+
+func wrapped(doing string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}

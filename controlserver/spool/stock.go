@@ -10,8 +10,6 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 )
 
 // stock holds directories of execs that are still to come, made while nothing starts: a start then takes
@@ -122,32 +120,6 @@ func (s *Spool) Restock(wanted int, busy func() bool) error {
 		if err != nil || !more {
 			return err
 		}
-	}
-	return nil
-}
-
-// Create makes an exec's directory, on the volume or aside: the point of no return. os.ErrExist in the
-// chain says that the id is taken. Two calls for one id must not run at the same time.
-func (s *Spool) Create(id string, aside bool) error {
-	if _, err := wire.IDTime(id); err != nil {
-		return fmt.Errorf("spool exec: %w", err)
-	}
-	if aside {
-		return wrapped("spool exec", s.createAside(id))
-	}
-	if s.IsAside(id) {
-		return fmt.Errorf("spool exec: %w", os.ErrExist)
-	}
-	dir := filepath.Join(s.root, "execs", id)
-	if taken, err := s.stock.take(dir); taken || err != nil {
-		return wrapped("spool exec", err)
-	}
-	return wrapped("spool exec", s.withRoom(func() error { return os.Mkdir(dir, 0o700) }))
-}
-
-func wrapped(doing string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil
 }
