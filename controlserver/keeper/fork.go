@@ -140,6 +140,7 @@ func (e *ends) pipe(u *User) (ours, childs int, err error) {
 		return -1, -1, fmt.Errorf("pipe: %w", err)
 	}
 	e.opened = append(e.opened, fds[1])
+	// A new pipe has no flags that would have to be read first and kept, as SetNonblock does.
 	if _, err = unix.FcntlInt(uintptr(fds[0]), unix.F_SETFL, unix.O_NONBLOCK); err == nil && u != nil {
 		err = unix.Fchown(fds[1], int(u.UID), int(u.GID))
 	}

@@ -31,7 +31,7 @@ import (
 type Options struct {
 	// Pipe is the read end, non-blocking. Run closes it.
 	Pipe *os.File
-	// Path is the file, made on the first byte with mode 0600.
+	// Path is the file, made with mode 0600 on the first byte, if it is not there.
 	Path string
 	// Fresh says that nothing was stored yet, so that nobody need look.
 	Fresh bool

@@ -58,7 +58,7 @@ func (j *janitor) stop() {
 	<-j.done
 }
 
-// count adds up what the execs of earlier servers take. Those that live count themselves from now on.
+// count adds up what the execs of earlier servers take, and removes those that were buried before. Those that live count themselves from now on.
 func (j *janitor) count(ctx context.Context) {
 	ids, err := j.execs.spool.IDs()
 	if err != nil {

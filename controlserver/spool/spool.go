@@ -101,7 +101,7 @@ func (s *Spool) Dir(id string) string {
 	return filepath.Join(s.root, "execs", id)
 }
 
-// File is the path of one of an exec's files: "out", "err" or "state".
+// File is the path of one of an exec's files: "state", "out", "err" or "clock".
 func (s *Spool) File(id, name string) string { return filepath.Join(s.Dir(id), name) }
 
 // Has says whether an id is taken.
