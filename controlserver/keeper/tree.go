@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/spool"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/wirev1"
 )
 
@@ -190,10 +191,10 @@ func (k *Core) protect() {
 }
 
 func tame(pid int) {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	f, err := spool.OpenFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", os.O_WRONLY)
 	if err != nil {
 		return
 	}
-	_, _ = unix.Write(fd, []byte("0"))
-	_ = unix.Close(fd)
+	defer f.Close()
+	_, _ = f.WriteString("0")
 }
