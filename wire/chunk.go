@@ -21,6 +21,10 @@ const (
 	chunkData   protowire.Number = 3
 )
 
+// EnvelopeHead is how many bytes come before each message of gRPC and of Connect's streams alike: flags, and
+// the length in four bytes (grpc.io PROTOCOL-HTTP2, connectrpc.com/docs/protocol).
+const EnvelopeHead = 5
+
 // MostChunkHead is the most that AppendChunkHead appends.
 const MostChunkHead = 3*(1+5) + 1 + 10
 

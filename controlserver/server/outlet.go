@@ -27,13 +27,8 @@ type outlet struct {
 	chunk wirev1.Event_Chunk
 }
 
-const (
-	// envelopeHead comes before each message of gRPC and of Connect's streams alike: flags, none set,
-	// and the length in four bytes (grpc.io PROTOCOL-HTTP2, connectrpc.com/docs/protocol).
-	envelopeHead = 5
-	// chunkRoom is left free before the data of a chunk, for all that goes before it.
-	chunkRoom = envelopeHead + wire.MostChunkHead
-)
+// chunkRoom is left free before the data of a chunk, for all that goes before it.
+const chunkRoom = wire.EnvelopeHead + wire.MostChunkHead
 
 type writerKey struct{}
 
@@ -68,10 +63,10 @@ func (o *outlet) tellChunk(ctx context.Context, stream wirev1.Stream, offset uin
 		o.chunk.Chunk = nil
 		return err
 	}
-	var head [chunkRoom]byte
-	message := wire.AppendChunkHead(head[envelopeHead:envelopeHead], stream, offset, n)
+	var head [chunkRoom]byte // of the flags none is set
+	message := wire.AppendChunkHead(head[wire.EnvelopeHead:wire.EnvelopeHead], stream, offset, n)
 	binary.BigEndian.PutUint32(head[1:], uint32(len(message)+n))
-	size := envelopeHead + len(message)
+	size := wire.EnvelopeHead + len(message)
 	begin := chunkRoom - size
 	copy(buf[begin:], head[:size])
 	_, err := o.to.Write(buf[begin : chunkRoom+n])

@@ -27,12 +27,10 @@ type inlet struct {
 }
 
 const (
-	// envelopeHead comes before each message: flags, and the length in four bytes (grpc.io PROTOCOL-HTTP2).
-	envelopeHead = 5
 	// peek is what is read to see what comes. It is less than HTTP/2 answers with a WINDOW_UPDATE.
 	peek = 512
 	// largest is the envelope of the largest chunk, with what is read ahead behind it.
-	largest = envelopeHead + wire.MostChunkHead + wire.MaxChunk + peek
+	largest = wire.EnvelopeHead + wire.MostChunkHead + wire.MaxChunk + peek
 )
 
 var largeBuffers = sync.Pool{New: func() any { b := make([]byte, largest); return &b }}
@@ -75,20 +73,20 @@ func (i *inlet) receive(events *connect.ServerStreamForClient[wirev1.Event]) *wi
 
 // next takes an envelope that is a plain chunk. False leaves what comes where it is.
 func (i *inlet) next() bool {
-	if !i.have(envelopeHead) {
+	if !i.have(wire.EnvelopeHead) {
 		return false
 	}
 	head := i.buf[i.at:]
 	size := binary.BigEndian.Uint32(head[1:])
 	// Flags would be those of a compressed message.
-	if head[0] != 0 || size > wire.MostChunkHead+wire.MaxChunk || !i.have(envelopeHead+int(size)) {
+	if head[0] != 0 || size > wire.MostChunkHead+wire.MaxChunk || !i.have(wire.EnvelopeHead+int(size)) {
 		return false
 	}
-	message := i.buf[i.at+envelopeHead:][:size]
+	message := i.buf[i.at+wire.EnvelopeHead:][:size]
 	if !wire.CutChunk(message, i.chunk.Chunk) {
 		return false
 	}
-	i.at += envelopeHead + int(size)
+	i.at += wire.EnvelopeHead + int(size)
 	return true
 }
 

@@ -25,7 +25,7 @@ func envelopeOf(t *rapid.T, e *wirev1.Event) []byte {
 
 // byConnect reads one envelope as Connect does: its five bytes, then the message.
 func byConnect(r io.Reader) (*wirev1.Event, error) {
-	var head [envelopeHead]byte
+	var head [wire.EnvelopeHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,8 @@ package cork
 import (
 	"encoding/binary"
 	"net"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 )
 
 // Listener corks the connections that l accepts.
@@ -47,10 +49,7 @@ func moreComes(p []byte) bool {
 // lastEvent says whether data is one envelope (flags, length in four bytes) of an Event with an Exit or a Lost, by the tag of its
 // only field; a test compares. Trailers follow it.
 func lastEvent(data []byte) bool {
-	const (
-		envelopeHead     = 5
-		exitTag, lostTag = 5<<3 | 2, 6<<3 | 2
-	)
-	return len(data) > envelopeHead && data[0] == 0 && binary.BigEndian.Uint32(data[1:]) == uint32(len(data)-envelopeHead) &&
-		(data[envelopeHead] == exitTag || data[envelopeHead] == lostTag)
+	const exitTag, lostTag = 5<<3 | 2, 6<<3 | 2
+	return len(data) > wire.EnvelopeHead && data[0] == 0 && binary.BigEndian.Uint32(data[1:]) == uint32(len(data)-wire.EnvelopeHead) &&
+		(data[wire.EnvelopeHead] == exitTag || data[wire.EnvelopeHead] == lostTag)
 }
