@@ -56,18 +56,15 @@ func (o operation) statMany(ctx context.Context, names []string, part string) ([
 		if len(lists[rooted]) == 0 {
 			continue
 		}
-		j := job{script: manyScript, part: part, args: []string{statScript.text}, stdin: ended(lists[rooted])}
+		j := job{part: part}
 		if rooted {
 			j.dir = "/"
 			if len(lists[false]) > 0 {
 				j.part += "/"
 			}
 		}
-		answer, err := o.run(ctx, j)
-		if err != nil {
-			return nil, err
-		}
-		if found[rooted], err = statsOf(answer); err != nil {
+		var err error
+		if found[rooted], err = o.look(ctx, j, lists[rooted]); err != nil {
 			return nil, err
 		}
 	}
@@ -79,6 +76,25 @@ func (o operation) statMany(ctx context.Context, names []string, part string) ([
 		out[i] = found[path.IsAbs(name)].of(o, name)
 	}
 	return out, nil
+}
+
+// look looks at names, spelled, as the job: as its arguments where one script takes them all, else through xargs, which is two more
+// programs. That depends on the names alone, so a repeat on a Once view is the same exec.
+func (o operation) look(ctx context.Context, j job, names []string) (stats, error) {
+	size := 0
+	for _, name := range names {
+		size += len(name) + 16
+	}
+	if size <= mostArguments {
+		j.script, j.args = statScript, names
+	} else {
+		j.script, j.args, j.stdin = manyScript, []string{statScript.text}, ended(names)
+	}
+	answer, err := o.run(ctx, j)
+	if err != nil {
+		return stats{}, err
+	}
+	return statsOf(answer)
 }
 
 // ended is a list as xargs -0 reads it.

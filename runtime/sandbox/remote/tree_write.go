@@ -225,11 +225,7 @@ func (t *treeWriter) verify(ctx context.Context, entries []*treeEntry, since str
 	}
 	o := t.operation
 	o.dir = t.root()
-	answer, err := o.run(ctx, job{script: manyScript, part: t.label(), args: []string{statScript.text}, stdin: ended(names)})
-	if err != nil {
-		return err
-	}
-	found, err := statsOf(answer)
+	found, err := o.look(ctx, job{part: t.label()}, names)
 	if err != nil {
 		return err
 	}
