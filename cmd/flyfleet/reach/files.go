@@ -29,6 +29,7 @@ type Files struct {
 	*Machine
 
 	Box    *remote.Sandbox
+	road   *client.Road // of the Machine and the Box's commands
 	ids    chan string
 	worker sync.WaitGroup
 }
@@ -39,23 +40,22 @@ func OpenFiles(ctx context.Context, s *settings.Settings, app, id string) (*File
 	if err != nil {
 		return nil, err
 	}
-	wc, err := client.New(options)
+	options.Road = client.NewRoad(options.Dial)
+	m, err := open(options, app, found)
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{Client: wc, App: app, ID: found}
-	dir, id, err := workspace(ctx, wc)
+	dir, id, err := workspace(ctx, m.Client)
 	if err != nil {
-		err = m.Failed(err, "", false)
-		wc.Close()
-		return nil, err
+		options.Road.Close()
+		return nil, m.Failed(err, "", false)
 	}
 	box, err := remote.New(remote.Options{Machine: options, Dir: dir, Wait: wait, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		wc.Close()
+		options.Road.Close()
 		return nil, err
 	}
-	f := &Files{Machine: m, Box: box, ids: make(chan string, mostForgotten)}
+	f := &Files{Machine: m, Box: box, road: options.Road, ids: make(chan string, mostForgotten)}
 	f.ids <- id
 	f.worker.Go(func() { f.forget(context.WithoutCancel(ctx)) })
 	return f, nil
@@ -98,4 +98,5 @@ func (f *Files) Close() {
 	f.worker.Wait()
 	f.Box.Close()
 	f.Machine.Close()
+	f.road.Close()
 }

@@ -31,6 +31,11 @@ func Open(ctx context.Context, s *settings.Settings, app, id string) (*Machine, 
 	if err != nil {
 		return nil, err
 	}
+	return open(options, app, found)
+}
+
+// open makes the client of a machine that was found.
+func open(options client.Options, app, found string) (*Machine, error) {
 	wc, err := client.New(options)
 	if err != nil {
 		return nil, err
