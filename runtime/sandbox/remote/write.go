@@ -35,23 +35,30 @@ func (o operation) writeFile(ctx context.Context, f sandbox.File, label string) 
 // discardTime bounds the removal of what a killed write left.
 const discardTime = 10 * time.Second
 
-// place runs a write. A script that is killed cannot clean up: then it is done here, as well as it goes.
+// place runs a write.
 func (o operation) place(ctx context.Context, name, id string, j job) error {
 	j.script = writeScript
 	answer, err := o.run(ctx, j)
 	if err == nil {
 		_, _, err = statusOf(answer)
 	}
-	var ended *endedError
-	if errors.As(err, &ended) && ended.exit.Signal != 0 {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
-		defer cancel()
-		d := job{script: discardScript, part: j.part + "d", dir: j.dir, args: []string{spell(name), id, j.args[len(j.args)-1]}}
-		if _, derr := o.run(limited, d); derr != nil {
-			o.log.Warn("what a killed write left is not removed", "exec", id, "error", derr)
-		}
-	}
+	o.cleanUp(ctx, err, id, job{
+		script: discardScript, part: j.part + "d", dir: j.dir, args: []string{spell(name), id, j.args[len(j.args)-1]},
+	})
 	return err
+}
+
+// cleanUp runs j where err says that the script of the exec id was killed, which cannot clean up itself: as well as it goes.
+func (o operation) cleanUp(ctx context.Context, err error, id string, j job) {
+	var ended *endedError
+	if !errors.As(err, &ended) || ended.exit.Signal == 0 {
+		return
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
+	defer cancel()
+	if _, err := o.run(limited, j); err != nil {
+		o.log.Warn("what a killed write left is not removed", "exec", id, "error", err)
+	}
 }
 
 func checkFile(f sandbox.File) error {

@@ -195,7 +195,7 @@ func (b batch) judge(words []string, modes map[string]int64) (good, special []in
 	return good, special, nil
 }
 
-// runBatch returns the words of the answer, at least one. A script that was killed cannot clean up: then that is done here, as well as it goes.
+// runBatch returns the words of the answer, at least one.
 func (o operation) runBatch(ctx context.Context, b batch, label string) ([]string, error) {
 	archive, err := b.archive()
 	if err != nil {
@@ -203,14 +203,7 @@ func (o operation) runBatch(ctx context.Context, b batch, label string) ([]strin
 	}
 	dir := o.start(b.files[0].name)
 	answer, err := o.run(ctx, job{script: batchScript, part: label, dir: dir, args: b.args(), stdin: archive})
-	var ended *endedError
-	if errors.As(err, &ended) && ended.exit.Signal != 0 {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
-		defer cancel()
-		if _, derr := o.run(limited, job{script: unstageScript, part: label + "d", dir: dir, args: b.stages}); derr != nil {
-			o.log.Warn("what a killed batch of writes left is not removed", "exec", b.id, "error", derr)
-		}
-	}
+	o.cleanUp(ctx, err, b.id, job{script: unstageScript, part: label + "d", dir: dir, args: b.stages})
 	if err != nil {
 		return nil, err
 	}
