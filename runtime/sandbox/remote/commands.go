@@ -94,12 +94,8 @@ func (s *Sandbox) outlive(ctx context.Context, command sandbox.Command) (context
 				s.log.Warn("a command whose caller is gone was not signalled", "exec", command.ID, "error", err)
 				return
 			}
-			timer := time.NewTimer(step.wait)
-			select {
-			case <-live.Done():
-				timer.Stop()
+			if pause(live, step.wait) != nil {
 				return
-			case <-timer.C:
 			}
 		}
 	}()

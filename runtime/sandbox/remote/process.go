@@ -91,7 +91,7 @@ func (p *process) Write(ctx context.Context, offset int64, data []byte, eof bool
 func (p *process) write(ctx context.Context, over *client.Client, offset int64, data []byte, eof bool) error {
 	const firstPause, mostPause = 5 * time.Millisecond, 500 * time.Millisecond
 	broken := time.Time{} // since when calls fail
-	for pause := firstPause; ; {
+	for wait := firstPause; ; {
 		piece := data[:min(len(data), wire.MaxStdinChunk)]
 		last := len(piece) == len(data)
 		accepted, closed, err := over.WriteStdin(ctx, p.id, uint64(offset), piece, eof && last)
@@ -106,7 +106,7 @@ func (p *process) write(ctx context.Context, over *client.Client, offset int64, 
 			}
 			if n := int64(accepted) - offset; n > 0 {
 				n = min(n, int64(len(piece)))
-				data, offset, pause = data[n:], offset+n, firstPause
+				data, offset, wait = data[n:], offset+n, firstPause
 				if len(data) > 0 {
 					continue
 				}
@@ -115,14 +115,10 @@ func (p *process) write(ctx context.Context, over *client.Client, offset int64, 
 				return nil
 			}
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		case <-timer.C:
+		if err := pause(ctx, wait); err != nil {
+			return err
 		}
-		pause = min(2*pause, mostPause)
+		wait = min(2*wait, mostPause)
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 // DefaultDir is where the workspace is on every machine of ours.
 const DefaultDir = "/workspace"
 
+const defaultPatience = 30 * time.Second
+
 // Options say which machine a Sandbox is.
 type Options struct {
 	// Machine is how to reach it, with scope and fence. Two clients are made of it, so that what is read or written in bulk has a
@@ -71,6 +73,9 @@ func New(o Options) (*Sandbox, error) {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Patience <= 0 {
+		o.Patience = defaultPatience
 	}
 	control, err := client.New(o.Machine)
 	if err != nil {

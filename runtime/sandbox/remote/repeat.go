@@ -15,14 +15,10 @@ func (l *link) again(ctx context.Context, err error, since *time.Time) error {
 	if !errors.As(seam, &unavailable) || unavailable.Refused || ctx.Err() != nil {
 		return seam
 	}
-	patience := l.patience
-	if patience <= 0 {
-		patience = 30 * time.Second
-	}
 	if since.IsZero() {
 		*since = time.Now()
 	}
-	if time.Since(*since) >= patience {
+	if time.Since(*since) >= l.patience {
 		return seam
 	}
 	return nil
@@ -31,7 +27,7 @@ func (l *link) again(ctx context.Context, err error, since *time.Time) error {
 // repeat makes a call that changes nothing when it is repeated, until it is answered or patience is over.
 func repeat[A any](ctx context.Context, l *link, call func(context.Context) (A, error)) (A, error) {
 	since := time.Time{}
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		answer, err := call(ctx)
 		if err == nil {
 			return answer, nil
@@ -39,12 +35,20 @@ func repeat[A any](ctx context.Context, l *link, call func(context.Context) (A, 
 		if err := l.again(ctx, err, &since); err != nil {
 			return answer, err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return answer, context.Cause(ctx)
-		case <-timer.C:
+		if err := pause(ctx, wait); err != nil {
+			return answer, err
 		}
+	}
+}
+
+// pause waits, or returns why the context has ended meanwhile.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
 	}
 }
