@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -44,6 +45,9 @@ func spell(name string) string {
 
 // lastOf is the last element of a path.
 func lastOf(name string) string { return path.Base(name) }
+
+// climbs says whether a name has "..", which may make it another name of any other file.
+func climbs(name string) bool { return slices.Contains(strings.Split(name, "/"), "..") }
 
 // apart tells an error about a file from one that keeps the machine from answering at all.
 func apart(err error) (file, machine error) {

@@ -119,10 +119,8 @@ func join(dir, name string) string {
 	case !path.IsAbs(name):
 		name = strings.TrimSuffix(dir, "/") + "/" + name
 	}
-	for _, element := range strings.Split(name, "/") {
-		if element == ".." {
-			return name
-		}
+	if climbs(name) {
+		return name
 	}
 	return path.Clean(name)
 }

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"path"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -15,7 +14,7 @@ func inside(name string) (string, error) {
 	if name == "" || path.IsAbs(name) || strings.IndexByte(name, 0) >= 0 {
 		return "", syscall.EINVAL
 	}
-	if slices.Contains(strings.Split(name, "/"), "..") {
+	if climbs(name) {
 		return "", syscall.EINVAL
 	}
 	clean := path.Clean(name)

@@ -39,9 +39,6 @@ func batchable(name string) bool {
 	return base != "" && base != "." && len(base) <= 255 && len(name) < mostName-128 && !climbs(name)
 }
 
-// climbs says whether a name has "..", which may make it another name of any other file.
-func climbs(name string) bool { return slices.Contains(strings.Split(name, "/"), "..") }
-
 // newBatch takes of the files given by their indexes those that can be in a batch; the others are the rest. modes are those that
 // files are known to have.
 func newBatch(id string, files []sandbox.File, sent []int, modes map[string]int64) (b batch, rest []int) {
