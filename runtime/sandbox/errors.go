@@ -57,6 +57,18 @@ type TreeError struct {
 	More int
 }
 
+// mostFailed is how many failures a TreeError lists.
+const mostFailed = 100
+
+// Add notes a failure, which is to be an *fs.PathError: backends gather by it.
+func (e *TreeError) Add(err error) {
+	if len(e.Failed) >= mostFailed {
+		e.More++
+		return
+	}
+	e.Failed = append(e.Failed, err)
+}
+
 func (e *TreeError) Error() string {
 	lines := make([]string, 0, len(e.Failed)+1)
 	for _, err := range e.Failed {

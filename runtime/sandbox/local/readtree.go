@@ -91,18 +91,7 @@ func (p place) readTree(ctx context.Context, name string, w io.Writer, o sandbox
 }
 
 // fail notes what could not be read. Its name is the archive's.
-func (r *treeReader) fail(name string, err error) { note(&r.errs, fault("read tree", name, err)) }
-
-// mostFailures is how many failures a TreeError holds.
-const mostFailures = 100
-
-func note(e *sandbox.TreeError, err error) {
-	if len(e.Failed) < mostFailures {
-		e.Failed = append(e.Failed, err)
-	} else {
-		e.More++
-	}
-}
+func (r *treeReader) fail(name string, err error) { r.errs.Add(fault("read tree", name, err)) }
 
 // entry writes what is at a path, and all below it, under a name. Its error is the writer's or the context's.
 func (r *treeReader) entry(path, name string) error {

@@ -111,7 +111,7 @@ func (w *treeWriter) all(ctx context.Context, r *tar.Reader, made bool) error {
 			return source.err
 		}
 		if err != nil {
-			note(&w.errs, fault("write tree", h.Name, err))
+			w.errs.Add(fault("write tree", h.Name, err))
 		}
 	}
 }
@@ -230,7 +230,7 @@ func (w *treeWriter) setModes() {
 	})
 	for _, h := range w.modes {
 		if err := w.root.Chmod(h.Name, fs.FileMode(h.Mode)); err != nil {
-			note(&w.errs, fault("write tree", h.Name, err))
+			w.errs.Add(fault("write tree", h.Name, err))
 		}
 	}
 }
