@@ -49,7 +49,6 @@ type entry struct {
 	TargetB64  string    `json:"target_base64,omitempty"`
 
 	info sandbox.Info
-	name string
 	goal string
 }
 
@@ -101,7 +100,7 @@ func (k *Command) list(ctx context.Context, m *reach.Files) ([]entry, error) {
 func entryOf(info sandbox.Info, goal string) entry {
 	e := entry{
 		Type: typeOf(info.Mode), Mode: fmt.Sprintf("%04o", unix(info.Mode)), Size: info.Size, Modified: info.Modified.UTC(),
-		Links: info.Links, UID: info.UID, GID: info.GID, info: info, name: info.Name, goal: goal,
+		Links: info.Links, UID: info.UID, GID: info.GID, info: info, goal: goal,
 	}
 	e.Name, e.NameBase64 = text(info.Name)
 	e.Target, e.TargetB64 = text(goal)
@@ -180,7 +179,7 @@ func long(w io.Writer, list []entry, quoted bool) {
 	}
 	for i, e := range list {
 		r := rows[i]
-		name := show(e.name)
+		name := show(e.info.Name)
 		if e.info.Mode.Type() == fs.ModeSymlink || e.info.IsSymlink {
 			name += " -> " + show(e.goal)
 		}

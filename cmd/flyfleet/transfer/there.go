@@ -144,7 +144,7 @@ func (t *there) look(ctx context.Context, names []string) ([]entry, error) {
 		s := stated[i]
 		out[i].name = name
 		if s.Err != nil {
-			if !errors.Is(s.Err, fs.ErrNotExist) && !gone(s.Err) {
+			if !gone(s.Err) {
 				return nil, s.Err
 			}
 			continue

@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
@@ -16,7 +15,6 @@ type forgetter struct {
 	log    *slog.Logger
 	ids    chan string
 	stop   context.CancelFunc
-	once   sync.Once
 	done   chan struct{}
 }
 
@@ -57,6 +55,6 @@ func (f *forgetter) add(id string) {
 }
 
 func (f *forgetter) close() {
-	f.once.Do(f.stop)
+	f.stop()
 	<-f.done
 }

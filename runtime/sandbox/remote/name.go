@@ -43,9 +43,6 @@ func spell(name string) string {
 	return name
 }
 
-// lastOf is the last element of a path.
-func lastOf(name string) string { return path.Base(name) }
-
 // climbs says whether a name has "..", which may make it another name of any other file.
 func climbs(name string) bool { return slices.Contains(strings.Split(name, "/"), "..") }
 

@@ -111,7 +111,7 @@ func (p *process) write(ctx context.Context, over *client.Client, offset int64, 
 					continue
 				}
 			}
-			if len(data) == 0 && (!eof || closed) {
+			if len(data) == 0 && !eof {
 				return nil
 			}
 		}

@@ -158,7 +158,7 @@ func (f stats) of(o operation, name string) sandbox.Stated {
 	if behind, ok := f.behind[key]; ok {
 		info = behind
 	}
-	info.Name, info.IsSymlink = lastOf(name), linked
+	info.Name, info.IsSymlink = path.Base(name), linked
 	return sandbox.Stated{Info: info}
 }
 

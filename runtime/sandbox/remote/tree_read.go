@@ -117,8 +117,7 @@ func plan(infos []sandbox.Info, single bool) []*step {
 	var last *step
 	size, names := int64(0), 0
 	for _, info := range infos {
-		switch {
-		case info.Mode.IsRegular() && (single || info.Size > packBytes/4):
+		if info.Mode.IsRegular() && (single || info.Size > packBytes/4) {
 			steps, last = append(steps, &step{infos: []sandbox.Info{info}, large: true}), nil
 			continue
 		}

@@ -38,7 +38,8 @@ aim() {
   done
   parent "$t"
   if [ "$follow" != yes ] && [ -L "$t" ]; then
-    was=''
+    # What it leads to does not matter: the link itself is replaced.
+    :
   elif [ -d "$t" ]; then
     e=EISDIR
     return 1
@@ -66,8 +67,8 @@ into() {
   umask 022
   have=$(stat -c %s -- "$tmp" 2>/dev/null) || have=0
   if [ "$rc" != 0 ] || [ "$have" != "$3" ]; then
+    # EIO where the disk is not full: then it was the reader that died.
     spent "$d" "$(($3 - have))"
-    # A reader that died, not a disk.
     return 1
   fi
   [ "$m" = 644 ] || chmod -- "$m" "$tmp" || { e=EIO; return 1; }

@@ -1,7 +1,7 @@
 # DIR LENGTH SCRIPT END NEED: on standard input LENGTH bytes of what SCRIPT is to vet, then a tar archive. It is unpacked when nothing was
-# said against any of it, and the answer then ends with the record x, with how tar ended and when it began. END tells the last of a
-# tree's parts from the others. NEED is how
-# many bytes there should be room for; without it the answer ends with the record s. 0 tries in any case.
+# said against any of it, and the answer then ends with the record x, with how tar ended and when it began. NEED is how many bytes there
+# should be room for; without it the answer ends with the record s. 0 tries in any case. END is not read: it tells the last of a tree's
+# parts from the others, so that a repeat under the same id whose tree goes on after it is another exec, which is a conflict.
 n=$1
 made=''
 if [ ! -d "$n" ]; then
