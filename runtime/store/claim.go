@@ -27,11 +27,8 @@ type Claim struct {
 	// Submission to work on, as it was at the claim; nil when there is none. When the claim has settled it, Begin
 	// gives the next.
 	Submission *Submission
-	// Attempts is how many owners died over the submission, this takeover counted.
+	// Attempts is how many owners died over the submission, this takeover counted. How many are too many is for the caller to say.
 	Attempts int
-	// Poisoned says that Attempts has passed Options.MaxAttempts: carry nothing out, close all open calls as unknown
-	// and settle the submission as failed.
-	Poisoned bool
 
 	executor *Executor
 }
@@ -203,15 +200,15 @@ func (s *Store) begin(ctx context.Context, q *statement.Queries, e *Executor, cl
 	for i := range claims {
 		c := &claims[i]
 		c.Executor, c.executor = e.ID, e
-		s.attach(c, running[c.Session])
+		c.attach(running[c.Session])
 	}
 	return claims, nil
 }
 
-func (s *Store) attach(c *Claim, u *Submission) {
-	c.Submission, c.Attempts, c.Poisoned = u, 0, false
+func (c *Claim) attach(u *Submission) {
+	c.Submission, c.Attempts = u, 0
 	if u != nil {
-		c.Attempts, c.Poisoned = u.Attempts, u.Attempts > s.options.MaxAttempts
+		c.Attempts = u.Attempts
 	}
 }
 
@@ -253,7 +250,7 @@ func (s *Store) Begin(ctx context.Context, c Claim) (Claim, error) {
 		}
 		begun, err := s.begin(ctx, q, c.executor, []Claim{{Session: c.Session}})
 		if err == nil {
-			s.attach(&c, begun[0].Submission)
+			c.attach(begun[0].Submission)
 		}
 		return err
 	})

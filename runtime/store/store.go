@@ -28,8 +28,6 @@ type Options struct {
 	TTL time.Duration
 	// TenantCap is how many sessions of one tenant may run at once; 0 is no limit.
 	TenantCap int
-	// MaxAttempts is how many takeovers from dead owners a submission survives; 5. After that its Claim is Poisoned.
-	MaxAttempts int
 	// Join allows PolicyJoin.
 	Join bool
 	// Now is this process's clock, for Executor.Trusted only; time.Now.
@@ -43,7 +41,6 @@ func (o Options) withDefaults() Options {
 	o.Writers = min(orDefault(o.Writers, 2), 4)
 	o.OutputLanes = orDefault(o.OutputLanes, 1)
 	o.TTL = orDefault(o.TTL, 15*time.Second)
-	o.MaxAttempts = orDefault(o.MaxAttempts, 5)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
