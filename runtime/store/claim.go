@@ -33,11 +33,21 @@ type Claim struct {
 	executor *Executor
 }
 
+func newClaim(session uuid.UUID, tenant, agent string, fence int64) Claim {
+	return Claim{Session: session, Tenant: tenant, Agent: agent, Fence: fence}
+}
+
+func (c Claim) tookOver() Claim {
+	c.TookOver = true
+	return c
+}
+
 // Trusted is the executor's Trusted.
 func (c Claim) Trusted() bool { return c.executor != nil && c.executor.Trusted() }
 
-// Claim makes the executor the owner of at most most sessions that are ready, or whose owner is dead, and begins their
-// oldest submission. It gives none when there is nothing to do, or others were faster: look again by Notifier. ErrLapsed: Beat first.
+// Claim makes the executor the owner of at most most sessions that are ready, or whose owner is dead, and those of an earlier
+// claim whose answer was lost, and begins their oldest submission. It gives none when there is nothing to do, or others were
+// faster: look again by Notifier. ErrLapsed: Beat first.
 func (s *Store) Claim(ctx context.Context, e *Executor, most int) ([]Claim, error) {
 	if most <= 0 {
 		return nil, nil
@@ -102,7 +112,7 @@ func (s *Store) reclaim(ctx context.Context, q *statement.Queries, e *Executor) 
 			return nil, err
 		}
 		for _, r := range again {
-			claims = append(claims, Claim{Session: r.ID, Tenant: r.TenantID, Agent: r.Agent, Fence: r.Fence})
+			claims = append(claims, newClaim(r.ID, r.TenantID, r.Agent, r.Fence))
 		}
 	}
 	return s.begin(ctx, q, e, claims)
@@ -119,7 +129,7 @@ func (s *Store) claim(ctx context.Context, q *statement.Queries, e *Executor, mo
 	}
 	var claims []Claim
 	for _, r := range dead {
-		claims = append(claims, Claim{Session: r.ID, Tenant: r.TenantID, Agent: r.Agent, Fence: r.Fence, TookOver: true})
+		claims = append(claims, newClaim(r.ID, r.TenantID, r.Agent, r.Fence).tookOver())
 	}
 	if most -= len(dead); most > 0 {
 		ready, err := s.claimReady(ctx, q, e, most)
@@ -157,7 +167,7 @@ func (s *Store) claimReady(ctx context.Context, q *statement.Queries, e *Executo
 	var claims []Claim
 	var shift statement.ShiftDeadlinesParams
 	for _, r := range rows {
-		claims = append(claims, Claim{Session: r.ID, Tenant: r.TenantID, Agent: r.Agent, Fence: r.Fence})
+		claims = append(claims, newClaim(r.ID, r.TenantID, r.Agent, r.Fence))
 		if r.ParkedS > 0 {
 			shift.Sessions, shift.Secs = append(shift.Sessions, r.ID), append(shift.Secs, r.ParkedS)
 		}
@@ -229,7 +239,7 @@ func (s *Store) claimBusyDead(ctx context.Context, e *Executor) ([]Claim, error)
 		}
 		claims = nil
 		for _, r := range rows {
-			claims = append(claims, Claim{Session: r.ID, Tenant: r.TenantID, Agent: r.Agent, Fence: r.Fence, TookOver: true})
+			claims = append(claims, newClaim(r.ID, r.TenantID, r.Agent, r.Fence).tookOver())
 		}
 		claims, err = s.begin(ctx, q, e, claims)
 		return err
