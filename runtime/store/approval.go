@@ -55,15 +55,12 @@ type Approval struct {
 }
 
 func approvalOf(row statement.Approval) Approval {
-	a := Approval{
+	return Approval{
 		ID: row.ID, Tenant: row.TenantID, Session: row.SessionID, Call: row.CallID, ArgsSHA256: row.ArgsSha, Summary: row.Summary,
 		State: ApprovalState(row.State), RequestedAt: row.RequestedAt, ExpiresAt: row.ExpiresAt, By: row.DecidedBy, Reason: row.Reason,
 		Key: row.DecisionKey, EditedArgs: row.EditedArgs, AllowedSHA256: row.AllowedSha, Used: row.ConsumedSeq != nil,
+		Submission: orZero(row.SubmissionID),
 	}
-	if row.SubmissionID != nil {
-		a.Submission = *row.SubmissionID
-	}
-	return a
 }
 
 // Decision is a person's answer to a card.

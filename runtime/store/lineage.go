@@ -17,16 +17,14 @@ type segment struct {
 	after, upto int64
 }
 
-// segments are a session's history in order: one an ancestor, then its own, which is open at its end.
+// segments are a session's history in order: one an ancestor, then its own, which is open at its end. A flattened fork
+// has no ancestor: it holds everything itself.
 func segments(row statement.Session) []segment {
 	var all []segment
 	var after int64
 	for i, ancestor := range row.Lineage {
 		all = append(all, segment{session: ancestor, after: after, upto: row.LineageUpto[i]})
 		after = row.LineageUpto[i]
-	}
-	if len(row.Lineage) == 0 {
-		after = 0 // a flattened fork holds everything itself
 	}
 	return append(all, segment{session: row.ID, after: after, upto: math.MaxInt64})
 }
@@ -84,9 +82,8 @@ func entryOf(r statement.LoadEntriesRow) (journal.Entry, error) {
 	if err != nil {
 		return journal.Entry{}, err
 	}
-	e := journal.Entry{Session: r.SessionID, Seq: r.Seq, Fence: r.Fence, Kind: journal.Kind(r.Kind), Call: r.CallID, At: r.At, Body: body}
-	if r.SubmissionID != nil {
-		e.Submission = *r.SubmissionID
-	}
-	return e, nil
+	return journal.Entry{
+		Session: r.SessionID, Seq: r.Seq, Fence: r.Fence, Kind: journal.Kind(r.Kind), Submission: orZero(r.SubmissionID),
+		Call: r.CallID, At: r.At, Body: body,
+	}, nil
 }

@@ -58,14 +58,10 @@ type Session struct {
 }
 
 func sessionOf(row statement.Session) Session {
-	s := Session{
+	return Session{
 		ID: row.ID, Tenant: row.TenantID, Agent: row.Agent, State: SessionState(row.State), Fence: row.Fence,
-		ParentSeq: row.BaseSeq, CreatedAt: row.CreatedAt, lineage: segments(row),
+		Parent: orZero(row.ParentID), ParentSeq: row.BaseSeq, CreatedAt: row.CreatedAt, lineage: segments(row),
 	}
-	if row.ParentID != nil {
-		s.Parent = *row.ParentID
-	}
-	return s
 }
 
 // CreateSession makes a session of an agent with its first entry, session_created. The id is the caller's, a UUIDv7

@@ -108,15 +108,12 @@ type Submission struct {
 func submissionOf(row statement.Submission, remainingMs int64) Submission {
 	u := Submission{
 		ID: row.ID, Tenant: row.TenantID, Session: row.SessionID, Key: row.IdemKey, Payload: row.Payload, Ordinal: row.Ordinal,
-		State: SubmissionState(row.State), Cancelled: row.CancelAt != nil, Limited: row.DeadlineAt != nil, Attempts: int(row.Attempts),
+		State: SubmissionState(row.State), Joins: orZero(row.Joins), Cancelled: row.CancelAt != nil, Limited: row.DeadlineAt != nil, Attempts: int(row.Attempts),
 		Terminal: row.Terminal, InputSeq: orZero(row.InputSeq), SettledSeq: orZero(row.SettledSeq),
 		Outcome: journalv1.SettledOutcome(orZero(row.Outcome)), CreatedAt: row.CreatedAt,
 	}
 	if u.Limited {
 		u.Remaining = time.Duration(remainingMs) * time.Millisecond
-	}
-	if row.Joins != nil {
-		u.Joins = *row.Joins
 	}
 	return u
 }
