@@ -8,12 +8,6 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/statement"
 )
 
-// The states of an exec's row.
-const (
-	execExited int16 = 2
-	execLost   int16 = 3
-)
-
 // project adds the changes of rows to a transaction.
 func (s Step) project(ctx context.Context, q *statement.Queries, c Claim) error {
 	for _, part := range []func(context.Context, *statement.Queries, Claim) error{
@@ -88,9 +82,9 @@ func (s Step) projectStarts(ctx context.Context, q *statement.Queries, c Claim) 
 
 func (s Step) projectExecEnds(ctx context.Context, q *statement.Queries, c Claim) error {
 	for _, e := range s.ExecEnds {
-		arg := statement.EndExecParams{State: execLost, StdoutEnd: e.StdoutEnd, StderrEnd: e.StderrEnd, ID: e.ID, SessionID: c.Session}
+		arg := statement.EndExecParams{State: int16(ExecLost), StdoutEnd: e.StdoutEnd, StderrEnd: e.StderrEnd, ID: e.ID, SessionID: c.Session}
 		if !e.Lost {
-			arg.State, arg.Code = execExited, &e.Code
+			arg.State, arg.Code = int16(ExecExited), &e.Code
 		}
 		if err := q.EndExec(ctx, arg); err != nil {
 			return err
