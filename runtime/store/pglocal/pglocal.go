@@ -219,9 +219,6 @@ func (s *Server) URL(database string) string {
 	return "postgres://flyfleet:" + s.password + "@/" + database + "?" + query.Encode()
 }
 
-// Address is the cluster's host and port on loopback.
-func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
-
 // Stop ends the cluster and removes its files.
 func (s *Server) Stop() {
 	if s.life == nil {
