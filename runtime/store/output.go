@@ -91,35 +91,67 @@ func (s *Store) AppendOutput(ctx context.Context, c Claim, list []Chunk) error {
 }
 
 func (o *output) run(ctx context.Context, lane chan *chunks) {
+	var first *chunks
 	for {
-		select {
-		case first := <-lane:
-			o.store(ctx, waitingChunks(first, lane))
-		case <-ctx.Done():
-			for {
-				select {
-				case p := <-lane:
-					p.answer <- context.Cause(ctx)
-				default:
-					return
-				}
+		if first == nil {
+			select {
+			case first = <-lane:
+			case <-ctx.Done():
+				refuse(lane, context.Cause(ctx))
+				return
 			}
+		}
+		var batch []*chunks
+		batch, first = waitingChunks(first, lane)
+		o.store(ctx, batch)
+		if first != nil && ctx.Err() != nil {
+			first.answer <- context.Cause(ctx)
+			first = nil
 		}
 	}
 }
 
-func waitingChunks(first *chunks, lane chan *chunks) []*chunks {
-	batch := []*chunks{first}
+func refuse(lane chan *chunks, cause error) {
+	for {
+		select {
+		case p := <-lane:
+			p.answer <- cause
+		default:
+			return
+		}
+	}
+}
+
+// waitingChunks gives what waits as one batch, in which an exec has one fence: the statement binds a fence to an exec, not to
+// a chunk. A list that comes under another claim of the same session is the first of the next batch.
+func waitingChunks(first *chunks, lane chan *chunks) (batch []*chunks, next *chunks) {
+	batch = []*chunks{first}
+	fences := map[uuid.UUID]int64{}
+	first.fence(fences)
 	for size := first.size(); size < outputBytes; {
 		select {
 		case p := <-lane:
+			if !p.fence(fences) {
+				return batch, p
+			}
 			batch = append(batch, p)
 			size += p.size()
 		default:
-			return batch
+			return batch, nil
 		}
 	}
-	return batch
+	return batch, nil
+}
+
+// fence notes the claim's fence for each exec, and says whether that was the one of all before.
+func (p *chunks) fence(fences map[uuid.UUID]int64) bool {
+	for _, c := range p.list {
+		if fence, there := fences[c.Exec]; there && fence != p.claim.Fence {
+			return false
+		}
+		fences[c.Exec] = p.claim.Fence
+	}
+	return true
 }
 
 func (p *chunks) size() int {
