@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,8 @@ type agentsFile struct {
 	Agents map[string]agentEntry `json:"agents"`
 }
 
-// agentEntry is an agent; what it leaves out is as the flags say.
+// agentEntry is an agent; what it leaves out is as the flags say. Model and URL belong to a provider: one that names another
+// than the flags' inherits neither.
 type agentEntry struct {
 	Provider  string          `json:"provider"`
 	Model     string          `json:"model"`
@@ -91,7 +93,10 @@ func newAgents(c Config, s Secrets) (*agents, error) {
 }
 
 func newAgent(e agentEntry, c Config, s Secrets) (driver.Agent, error) {
-	e.Provider, e.Model, e.URL, e.System = or(e.Provider, c.Provider), or(e.Model, c.Model), or(e.URL, c.ModelURL), or(e.System, c.System)
+	e.Provider, e.System = cmp.Or(e.Provider, c.Provider), cmp.Or(e.System, c.System)
+	if e.Provider == c.Provider {
+		e.Model, e.URL = cmp.Or(e.Model, c.Model), cmp.Or(e.URL, c.ModelURL)
+	}
 	m, err := newModel(e, c, s)
 	if err != nil {
 		return driver.Agent{}, err
@@ -100,7 +105,7 @@ func newAgent(e agentEntry, c Config, s Secrets) (driver.Agent, error) {
 		e.Model = "script"
 	}
 	if e.Model == "" {
-		return driver.Agent{}, errors.New("no model is named: set FLYFLEET_MODEL")
+		return driver.Agent{}, errors.New("no model is named: set FLYFLEET_MODEL, or the model of an agent whose provider is not FLYFLEET_MODEL_PROVIDER")
 	}
 	registry, err := newRegistry(e)
 	if err != nil {
@@ -113,13 +118,6 @@ func newAgent(e agentEntry, c Config, s Secrets) (driver.Agent, error) {
 		agent.Agent.Tools = append(agent.Agent.Tools, model.ToolDef{Name: tool.Name, Description: tool.Description, Schema: tool.Schema})
 	}
 	return agent, nil
-}
-
-func or(one, otherwise string) string {
-	if one != "" {
-		return one
-	}
-	return otherwise
 }
 
 func newModel(e agentEntry, c Config, s Secrets) (model.Model, error) {

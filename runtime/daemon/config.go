@@ -21,7 +21,7 @@ type Config struct {
 	Model    string `env:"FLYFLEET_MODEL" help:"The provider's name of the model."`
 	ModelURL string `name:"model-url" env:"FLYFLEET_MODEL_URL" help:"Base URL of the provider's API."`
 	Script   string `env:"FLYFLEET_MODEL_SCRIPT" help:"File of the scripted model; without it each input is its own script."`
-	System   string `env:"FLYFLEET_SYSTEM" help:"System prompt of the one agent."`
+	System   string `env:"FLYFLEET_SYSTEM" help:"System prompt of every agent that names none."`
 
 	Workspaces string `env:"FLYFLEET_WORKSPACES" help:"Directory below which sessions work on this computer, without isolation: for trying, with one replica."`
 	Machine    string `env:"FLYFLEET_MACHINE" help:"One machine for all sessions, app/machine@host:port: for trying."`
