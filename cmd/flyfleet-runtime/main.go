@@ -41,7 +41,11 @@ type migrate struct{}
 
 // Run migrates.
 func (migrate) Run() error {
-	return store.Migrate(context.Background(), daemon.SecretsFrom(os.Getenv).DatabaseURL)
+	url, err := daemon.SecretsFrom(os.Getenv).Database()
+	if err != nil {
+		return err
+	}
+	return store.Migrate(context.Background(), url)
 }
 
 type version struct{}

@@ -1,6 +1,9 @@
 package daemon
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Config of a replica: flags, each with a variable of the environment. What is secret is in Secrets.
 type Config struct {
@@ -57,6 +60,14 @@ func SecretsFrom(get func(string) string) Secrets {
 		DatabaseURL: get("FLYFLEET_DATABASE_URL"), SigningKey: get("FLYFLEET_SIGNING_KEY"), ModelKey: get("FLYFLEET_MODEL_KEY"),
 		SealingKeys: get("FLYFLEET_SEALING_KEYS"), FlyToken: get("FLY_API_TOKEN"),
 	}
+}
+
+// Database is the database's URL, or what to do about there being none.
+func (s Secrets) Database() (string, error) {
+	if s.DatabaseURL == "" {
+		return "", errors.New("FLYFLEET_DATABASE_URL is not set: postgres://user:password@host/database")
+	}
+	return s.DatabaseURL, nil
 }
 
 // known are the values that are masked wherever they show up.

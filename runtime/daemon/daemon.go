@@ -24,13 +24,14 @@ const requestTime = 5 * time.Second
 
 // Run is a replica's life: it serves until ctx ends, then hands over what it has.
 func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
-	if s.DatabaseURL == "" {
-		return errors.New("FLYFLEET_DATABASE_URL is not set: postgres://user:password@host/database")
-	}
-	if err := store.Migrate(ctx, s.DatabaseURL); err != nil {
+	database, err := s.Database()
+	if err != nil {
 		return err
 	}
-	db, err := store.Open(ctx, store.Options{URL: s.DatabaseURL, TTL: c.TTL, TenantCap: c.TenantCap, Log: log})
+	if err := store.Migrate(ctx, database); err != nil {
+		return err
+	}
+	db, err := store.Open(ctx, store.Options{URL: database, TTL: c.TTL, TenantCap: c.TenantCap, Log: log})
 	if err != nil {
 		return err
 	}

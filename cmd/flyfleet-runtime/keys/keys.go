@@ -87,9 +87,9 @@ func (r *revoke) Run() error {
 
 // within opens the database of the environment for one thing.
 func within(do func(context.Context, *store.Store) error) error {
-	url := daemon.SecretsFrom(os.Getenv).DatabaseURL
-	if url == "" {
-		return errors.New("FLYFLEET_DATABASE_URL is not set: postgres://user:password@host/database")
+	url, err := daemon.SecretsFrom(os.Getenv).Database()
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
