@@ -11,9 +11,10 @@ import (
 type Machines interface {
 	// Open gives the place that the session has, or gets one for it; it may take as long as a machine takes to start. A
 	// session that has a slot stays on that slot's machine. An *sandbox.UnavailableError is waited for and asked
-	// again; any other error is told to the model as the failure of the call that needed the machine.
+	// again. Any other error is told to the model for a call that has no command yet; with one it is waited for.
 	//
-	// It is called once a claim, at the first use; the place is closed before the claim ends.
+	// One call at a time for a claim: at the first use, and again when the place could not be reached or had no slot; every
+	// place is closed before the claim ends.
 	Open(ctx context.Context, claim store.Claim) (Place, error)
 }
 

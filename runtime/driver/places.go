@@ -10,7 +10,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
 
-// places opens the session's place when it is first needed, once.
+// places opens the session's place when it is first needed, and again when that is no use.
 type places struct {
 	machines Machines
 	claim    store.Claim

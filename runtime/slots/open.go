@@ -46,7 +46,8 @@ func (s *Slots) Open(ctx context.Context, claim store.Claim) (driver.Place, erro
 	return place, err
 }
 
-// databaseFailed is an error of the store as a caller of Open has to take it: what passes is waited for.
+// databaseFailed is an error of the store as a caller of Open has to take it: each is waited for, since none says anything of
+// the session's machine.
 func (s *Slots) databaseFailed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
