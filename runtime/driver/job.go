@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/crashpoint"
@@ -114,7 +115,7 @@ func (s *session) args(call *journal.Call) (json.RawMessage, error) {
 	}
 	for i := len(s.state.Conversation) - 1; i >= 0; i-- {
 		answer := s.state.Conversation[i].Answer
-		if answer == nil || int(call.Block) >= len(answer.Blocks) || !contains(answer.Calls, call.ID) {
+		if answer == nil || int(call.Block) >= len(answer.Blocks) || !slices.Contains(answer.Calls, call.ID) {
 			continue
 		}
 		block, err := model.Decode(answer.Provider, answer.Blocks[call.Block].Raw)
@@ -124,15 +125,6 @@ func (s *session) args(call *journal.Call) (json.RawMessage, error) {
 		return block.Args, nil
 	}
 	return nil, fmt.Errorf("arguments of call %s: its answer is gone", call.ID)
-}
-
-func contains(all []string, one string) bool {
-	for _, each := range all {
-		if each == one {
-			return true
-		}
-	}
-	return false
 }
 
 // carry works on a call until it has its result, or cannot have one here.

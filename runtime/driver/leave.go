@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -73,10 +74,5 @@ func (s *session) drop(a turn.DropDecision) (did, error) {
 }
 
 func (s *session) isDropped(id uuid.UUID) bool {
-	for _, dropped := range s.dropped {
-		if dropped.Approval == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.dropped, func(dropped store.Deliver) bool { return dropped.Approval == id })
 }
