@@ -3,10 +3,11 @@
 package crashtest
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/machinetest"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
@@ -16,21 +17,9 @@ import (
 // waits until an entry of a kind is there.
 func (x *trial) waits(kind journal.Kind) {
 	x.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for {
-		select {
-		case <-tick.C:
-			for _, entry := range x.entries() {
-				if entry.Kind == kind {
-					return
-				}
-			}
-		case <-deadline:
-			x.t.Fatalf("no %s in time: %v", kind, x.kinds())
-		}
-	}
+	x.soon(func() string { return fmt.Sprintf("no %s in time: %v", kind, x.kinds()) }, func() bool {
+		return slices.ContainsFunc(x.entries(), func(e journal.Entry) bool { return e.Kind == kind })
+	})
 }
 
 // The owner is not dead: it stood still for longer than its lease, as a suspended VM does, and goes on while, or after,
@@ -75,23 +64,13 @@ func moments(t *testing.T, run func(*testing.T, *machinetest.Machine, journal.Ki
 // fenceRises waits until the session has been claimed more often than so.
 func (x *trial) fenceRises(above int64) {
 	x.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for {
-		select {
-		case <-tick.C:
-			now, err := x.db.Session(x.t.Context(), tenant, x.session)
-			if err != nil {
-				x.t.Fatal(err)
-			}
-			if now.Fence > above {
-				return
-			}
-		case <-deadline:
-			x.t.Fatal("nobody takes the session over")
+	x.soon(func() string { return "nobody takes the session over" }, func() bool {
+		now, err := x.db.Session(x.t.Context(), tenant, x.session)
+		if err != nil {
+			x.t.Fatal(err)
 		}
-	}
+		return now.Fence > above
+	})
 }
 
 // A stop in good order hands the session over at the next entry, while its command runs: the next owner goes on, and no

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,6 +14,8 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox/remote"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/slots"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
 )
 
@@ -81,29 +82,19 @@ func (x *trial) appendUnderWay() {
 		x.t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(x.t.Context()) }()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for {
-		select {
-		case <-tick.C:
-			var n int
-			if err := conn.QueryRow(x.t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'").Scan(&n); err != nil {
-				x.t.Fatal(err)
-			}
-			if n > 0 {
-				return
-			}
-		case <-deadline:
-			x.t.Fatal("no append is under way")
+	x.soon(func() string { return "no append is under way" }, func() bool {
+		var n int
+		if err := conn.QueryRow(x.t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'").Scan(&n); err != nil {
+			x.t.Fatal(err)
 		}
-	}
+		return n > 0
+	})
 }
 
 // staleIsRefused: whoever comes to the machine with the first claim's fence does nothing there any more.
 func (x *trial) staleIsRefused() {
 	x.t.Helper()
-	scope := "s/" + x.session.String()
+	scope := slots.ScopeOf(store.Claim{Session: x.session})
 	box, err := remote.New(remote.Options{
 		Machine: client.Options{
 			Address: x.machine.Address, Scope: scope, Fence: 1,

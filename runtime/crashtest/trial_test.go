@@ -180,6 +180,24 @@ func (x *trial) approveOnce(ctx context.Context) error {
 	return nil
 }
 
+// soon looks until it holds, and ends the test with what when it does not in time.
+func (x *trial) soon(what func() string, holds func() bool) {
+	x.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for {
+		select {
+		case <-tick.C:
+			if holds() {
+				return
+			}
+		case <-deadline:
+			x.t.Fatal(what())
+		}
+	}
+}
+
 func (x *trial) isSettled() bool {
 	x.t.Helper()
 	now, err := x.db.Submission(x.t.Context(), tenant, x.work.ID)
