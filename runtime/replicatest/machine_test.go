@@ -61,7 +61,7 @@ func (r *rig) box(w work, fence int64) *remote.Sandbox {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	box, err := r.settings.Machine.box(key, w.session.String(), fence, slog.New(slog.DiscardHandler))
+	box, err := r.settings.Machine.box(key, store.Claim{Session: w.session, Fence: fence}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/driver"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox/remote"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/slots"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire/token"
@@ -49,7 +50,7 @@ func (m *machines) Open(_ context.Context, claim store.Claim) (driver.Place, err
 	if m.settings == nil {
 		return place, nil
 	}
-	box, err := m.settings.box(m.key, claim.Session.String(), claim.Fence, m.log)
+	box, err := m.settings.box(m.key, claim, m.log)
 	if err != nil {
 		return driver.Place{}, err
 	}
@@ -59,10 +60,11 @@ func (m *machines) Open(_ context.Context, claim store.Claim) (driver.Place, err
 }
 
 // box is the machine as an owner of a session sees it.
-func (s *machineSettings) box(key token.SigningKey, session string, fence int64, log *slog.Logger) (*remote.Sandbox, error) {
-	scope := "s/" + session
+func (s *machineSettings) box(key token.SigningKey, claim store.Claim, log *slog.Logger) (*remote.Sandbox, error) {
+	scope := slots.ScopeOf(claim)
 	return remote.New(remote.Options{Dir: s.Dir, Log: log, Machine: client.Options{
-		Address: s.Address, Scope: scope, Fence: uint64(fence), Tokens: client.SignWith(key, s.App, s.ID, session, scope), Log: log,
+		Address: s.Address, Scope: scope, Fence: uint64(claim.Fence), Log: log,
+		Tokens: client.SignWith(key, s.App, s.ID, claim.Session.String(), scope),
 	}})
 }
 

@@ -8,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/faults"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/slots"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
 
 // nothing is a platform that lists no machines.
@@ -18,6 +21,14 @@ type nothing struct{ slots.API }
 
 func (nothing) OrgMachines(context.Context) (flyapi.MachineList, error) {
 	return flyapi.MachineList{}, errors.New("down")
+}
+
+// What a session has on its machine is there under its scope: another build, or another way to the machine, must give the same.
+func TestScopeOfASession(t *testing.T) {
+	claim := store.Claim{Session: uuid.MustParse("0198c2a4-7d11-7c5e-9a55-2f1f7c2b8d10"), Tenant: "t", Fence: 7}
+	if got := slots.ScopeOf(claim); got != "s/0198c2a4-7d11-7c5e-9a55-2f1f7c2b8d10" {
+		t.Errorf("scope is %q", got)
+	}
 }
 
 // The slot decides, and not what a list says, or whether there is one.
