@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"github.com/google/uuid"
+
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 )
@@ -102,6 +104,10 @@ func (d decider) start(call *journal.Call) []Action {
 	}
 	return []Action{start}
 }
+
+// IdempotencyKey is what a keyed call's target knows it by: the same for each time it is sent, and for no
+// other call.
+func IdempotencyKey(session uuid.UUID, call string) string { return session.String() + "/" + call }
 
 // card delivers what was decided, or answers in a person's place when an input says so.
 func (d decider) card(call *journal.Call) []Action {

@@ -83,31 +83,3 @@ const (
 	// Join: it denies the open cards, and is part of the turn from its next model call on.
 	Join OnBusy = "join"
 )
-
-// Admission is what the store does with an input.
-type Admission string
-
-// The admissions.
-const (
-	Admit   Admission = "admit"
-	Refuse  Admission = "refuse"
-	AdmitIn Admission = "admit and wake the session"
-)
-
-// Admits decides about an input at its arrival. An input is refused only by its own policy: a card that nobody
-// answers must not keep a session from being spoken to.
-func Admits(policy OnBusy, busy bool) Admission {
-	switch {
-	case !busy:
-		return AdmitIn
-	case policy == Reject:
-		return Refuse
-	case policy == Interrupt || policy == Answer || policy == Join:
-		return AdmitIn
-	}
-	return Admit
-}
-
-// IdempotencyKey is what a keyed call's target knows it by: the same for each time it is sent, and for no
-// other call.
-func IdempotencyKey(session uuid.UUID, call string) string { return session.String() + "/" + call }

@@ -128,9 +128,6 @@ func TestDecisionsOfACard(t *testing.T) {
 // letta-ai/lettabot#127, #479, letta-ai/letta-code#885: a client vanishes with a card open, and the user writes.
 func TestInputIsTakenWhileACardIsOpen(t *testing.T) {
 	carded := state(t, oneCall("OPAQUE", "ASK")+card)
-	if got := turn.Admits(turn.Queue, true); got != turn.Admit {
-		t.Errorf("a queued input is %q", got)
-	}
 	expect(t, carded, here(func(f *turn.Facts) { f.Queued = queued("2", turn.Queue) }), turn.Park{})
 	expect(t, carded, here(func(f *turn.Facts) { f.Queued = queued("2", turn.Answer) }),
 		turn.DeliverDecision{Call: "c1", Here: true, Decision: turn.Decision{
@@ -140,24 +137,6 @@ func TestInputIsTakenWhileACardIsOpen(t *testing.T) {
 		turn.DeliverDecision{Call: "c1", Here: true, Decision: turn.Decision{
 			ApprovalID: "a1", Decision: journalv1.Decision_DECISION_CANCELLED, By: turn.ByEnd, Reason: "interrupted by a newer input",
 		}})
-}
-
-func TestAdmissionByPolicy(t *testing.T) {
-	cases := []struct {
-		policy     turn.OnBusy
-		busy, idle turn.Admission
-	}{
-		{turn.Queue, turn.Admit, turn.AdmitIn},
-		{turn.Reject, turn.Refuse, turn.AdmitIn},
-		{turn.Interrupt, turn.AdmitIn, turn.AdmitIn},
-		{turn.Answer, turn.AdmitIn, turn.AdmitIn},
-		{turn.Join, turn.AdmitIn, turn.AdmitIn},
-	}
-	for _, c := range cases {
-		if busy, idle := turn.Admits(c.policy, true), turn.Admits(c.policy, false); busy != c.busy || idle != c.idle {
-			t.Errorf("%s: %s when busy, %s when idle", c.policy, busy, idle)
-		}
-	}
 }
 
 // NousResearch/hermes-agent#64934, strands-agents/harness-sdk#1176: a second message in a slow turn waits its turn.

@@ -151,7 +151,7 @@ func (w *world) send() {
 	w.inputs--
 	w.submissions++
 	policy := rapid.SampledFrom([]turn.OnBusy{turn.Queue, turn.Interrupt, turn.Answer, turn.Join, turn.Reject}).Draw(w.t, "policy")
-	if turn.Admits(policy, w.state.Open() != nil) == turn.Refuse {
+	if policy == turn.Reject && w.state.Open() != nil {
 		return
 	}
 	if policy == turn.Join && w.state.Open() != nil {
