@@ -1860,7 +1860,7 @@ func (x *StreamEventsRequest) GetUntilNow() bool {
 // StreamEventsResponse is one event.
 type StreamEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where to go on after this event. "" for what is not durable: deltas and heartbeats.
+	// Where to go on after this event. "" for heartbeats.
 	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Types that are valid to be assigned to Event:
 	//
@@ -1966,6 +1966,7 @@ type StreamEventsResponse_Output struct {
 }
 
 type StreamEventsResponse_Delta struct {
+	// Not sent yet: text comes as model_delta entries.
 	Delta *Delta `protobuf:"bytes,4,opt,name=delta,proto3,oneof"`
 }
 
@@ -2068,8 +2069,8 @@ func (x *Output) GetData() []byte {
 	return nil
 }
 
-// Delta is a piece of an answer while it comes. The answer that counts is the model_completed entry: an
-// aborted answer's deltas stand for nothing.
+// Delta is a piece of an answer while it comes. Not sent yet: text comes as model_delta entries. The answer that counts
+// is the model_completed entry: an aborted answer's deltas stand for nothing.
 type Delta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  journalv1.BlockKind    `protobuf:"varint,1,opt,name=kind,proto3,enum=flyfleet.journal.v1.BlockKind" json:"kind,omitempty"`

@@ -1414,7 +1414,8 @@ func (x *Usage) GetCacheWrite() int64 {
 // ModelAborted says that the last model call has no answer that counts.
 type ModelAborted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Machine-readable: "owner_died", "cancelled", "timeout", "overloaded", "rate_limited", "refused", "broken_stream".
+	// Machine-readable: "owner_died", "released", "cancelled" or "torn", or a kind of the model's errors: "overloaded",
+	// "rate_limited", "refused", "broken_stream", "timeout", "auth", "too_long", "server".
 	Reason  string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The same request may be tried again.

@@ -83,7 +83,7 @@ const (
 // RuntimeServiceClient is a client for the flyfleet.runtime.v1.RuntimeService service.
 type RuntimeServiceClient interface {
 	// CreateSession makes a session of an agent. Repeated with the same session_id and agent it gives the same
-	// session.
+	// session. A session_id that another tenant has is not_found: take another.
 	CreateSession(context.Context, *connect.Request[runtimev1.CreateSessionRequest]) (*connect.Response[runtimev1.CreateSessionResponse], error)
 	// Submit admits an input. When it has answered, the work will be done, whoever dies. Repeated with the
 	// same idempotency_key and content it gives the same submission.
@@ -100,7 +100,8 @@ type RuntimeServiceClient interface {
 	ListApprovals(context.Context, *connect.Request[runtimev1.ListApprovalsRequest]) (*connect.Response[runtimev1.ListApprovalsResponse], error)
 	// StreamEvents gives what comes after a cursor, and goes on with what happens. It ends when the session is closed
 	// and all is told, when the server stops (unavailable), or when the client reads too slowly
-	// (resource_exhausted): ask again with the last cursor. Nothing is missed and nothing durable comes twice.
+	// (resource_exhausted): ask again with the last cursor. Nothing is missed and nothing durable comes twice. What was told
+	// is durable, with one exception: a crash of the database may take back a model_delta, and give its seq to another entry.
 	StreamEvents(context.Context, *connect.Request[runtimev1.StreamEventsRequest]) (*connect.ServerStreamForClient[runtimev1.StreamEventsResponse], error)
 	// Decide answers a card. Repeated with the same idempotency_key it gives the same answer; another decision on a
 	// decided card is failed_precondition.
@@ -109,7 +110,7 @@ type RuntimeServiceClient interface {
 	// settling says how it ended. Repeated, and after the end, it changes nothing.
 	Cancel(context.Context, *connect.Request[runtimev1.CancelRequest]) (*connect.Response[runtimev1.CancelResponse], error)
 	// Fork makes a session whose history is another's up to and with an entry. No command, machine, card or
-	// credential goes with it.
+	// credential goes with it. A new_session_id that another tenant has is not_found: take another.
 	Fork(context.Context, *connect.Request[runtimev1.ForkRequest]) (*connect.Response[runtimev1.ForkResponse], error)
 	// CloseSession lets a session take no more input.
 	CloseSession(context.Context, *connect.Request[runtimev1.CloseSessionRequest]) (*connect.Response[runtimev1.CloseSessionResponse], error)
@@ -300,7 +301,7 @@ func (c *runtimeServiceClient) Search(ctx context.Context, req *connect.Request[
 // RuntimeServiceHandler is an implementation of the flyfleet.runtime.v1.RuntimeService service.
 type RuntimeServiceHandler interface {
 	// CreateSession makes a session of an agent. Repeated with the same session_id and agent it gives the same
-	// session.
+	// session. A session_id that another tenant has is not_found: take another.
 	CreateSession(context.Context, *connect.Request[runtimev1.CreateSessionRequest]) (*connect.Response[runtimev1.CreateSessionResponse], error)
 	// Submit admits an input. When it has answered, the work will be done, whoever dies. Repeated with the
 	// same idempotency_key and content it gives the same submission.
@@ -317,7 +318,8 @@ type RuntimeServiceHandler interface {
 	ListApprovals(context.Context, *connect.Request[runtimev1.ListApprovalsRequest]) (*connect.Response[runtimev1.ListApprovalsResponse], error)
 	// StreamEvents gives what comes after a cursor, and goes on with what happens. It ends when the session is closed
 	// and all is told, when the server stops (unavailable), or when the client reads too slowly
-	// (resource_exhausted): ask again with the last cursor. Nothing is missed and nothing durable comes twice.
+	// (resource_exhausted): ask again with the last cursor. Nothing is missed and nothing durable comes twice. What was told
+	// is durable, with one exception: a crash of the database may take back a model_delta, and give its seq to another entry.
 	StreamEvents(context.Context, *connect.Request[runtimev1.StreamEventsRequest], *connect.ServerStream[runtimev1.StreamEventsResponse]) error
 	// Decide answers a card. Repeated with the same idempotency_key it gives the same answer; another decision on a
 	// decided card is failed_precondition.
@@ -326,7 +328,7 @@ type RuntimeServiceHandler interface {
 	// settling says how it ended. Repeated, and after the end, it changes nothing.
 	Cancel(context.Context, *connect.Request[runtimev1.CancelRequest]) (*connect.Response[runtimev1.CancelResponse], error)
 	// Fork makes a session whose history is another's up to and with an entry. No command, machine, card or
-	// credential goes with it.
+	// credential goes with it. A new_session_id that another tenant has is not_found: take another.
 	Fork(context.Context, *connect.Request[runtimev1.ForkRequest]) (*connect.Response[runtimev1.ForkResponse], error)
 	// CloseSession lets a session take no more input.
 	CloseSession(context.Context, *connect.Request[runtimev1.CloseSessionRequest]) (*connect.Response[runtimev1.CloseSessionResponse], error)
