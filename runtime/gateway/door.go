@@ -113,6 +113,17 @@ type refused struct {
 	after time.Duration
 }
 
+// tooManyStreams answers a stream that the limiter does not let in, over either way to the events.
+var tooManyStreams = &refused{code: connect.CodeResourceExhausted, message: "too many open streams", after: time.Second}
+
+func (r *refused) retryAfter(h http.Header) {
+	if r.after > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(r.after.Seconds()))))
+	}
+}
+
+func (r *refused) asError() *connect.Error { return connect.NewError(r.code, errors.New(r.message)) }
+
 func (d *Door) admit(r *http.Request) (Caller, *refused) {
 	key, err := d.keys.Verify(r.Context(), bearer(r))
 	switch {
@@ -140,9 +151,7 @@ func bearer(r *http.Request) string {
 }
 
 func (d *Door) refuse(w http.ResponseWriter, r *http.Request, why *refused) {
-	if why.after > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(why.after.Seconds()))))
-	}
+	why.retryAfter(w.Header())
 	if why.code == connect.CodeUnauthenticated {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
@@ -150,7 +159,7 @@ func (d *Door) refuse(w http.ResponseWriter, r *http.Request, why *refused) {
 		// The rest of the body is not wanted; without this the connection would wait for it.
 		w.Header().Set("Connection", "close")
 	}
-	err := connect.NewError(why.code, errors.New(why.message))
+	err := why.asError()
 	if d.errors.IsSupported(r) {
 		// It fails when the client has gone.
 		_ = d.errors.Write(w, r, err)

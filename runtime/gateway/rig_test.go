@@ -177,8 +177,12 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
+func (f *face) keyed(key string) *http.Client {
+	return &http.Client{Transport: bearer{f.Client().Transport, key}}
+}
+
 func (f *face) client(key string) runtimev1connect.RuntimeServiceClient {
-	return runtimev1connect.NewRuntimeServiceClient(&http.Client{Transport: bearer{f.Client().Transport, key}}, f.URL)
+	return runtimev1connect.NewRuntimeServiceClient(f.keyed(key), f.URL)
 }
 
 func (f *face) session(key string) string {

@@ -54,7 +54,7 @@ func (d *Door) Events(open OpenFeed, options SSEOptions) http.Handler {
 		caller := CallerOf(r.Context())
 		release, ok := d.limiter.stream(caller.Tenant)
 		if !ok {
-			d.refuse(w, r, &refused{code: connect.CodeResourceExhausted, message: "too many open streams", after: time.Second})
+			d.refuse(w, r, tooManyStreams)
 			return
 		}
 		defer release()

@@ -17,7 +17,8 @@ func (s *service) StreamEvents(ctx context.Context, r *connect.Request[runtimev1
 	caller := CallerOf(ctx)
 	release, ok := s.door.limiter.stream(caller.Tenant)
 	if !ok {
-		return connect.NewError(connect.CodeResourceExhausted, errors.New("too many open streams"))
+		tooManyStreams.retryAfter(out.ResponseHeader())
+		return tooManyStreams.asError()
 	}
 	defer release()
 	after, err := ParseCursor(r.Msg.GetCursor())
