@@ -83,6 +83,11 @@ func (f *feed) Next(ctx context.Context) ([]*runtimev1.StreamEventsResponse, err
 		if err := f.take(ctx, pageBytes); err != nil {
 			return nil, err
 		}
+		// What a hint taken here told of is committed, so the read that follows sees it: only later news need another round.
+		select {
+		case <-f.look:
+		default:
+		}
 		events, end, err := f.read(ctx)
 		switch {
 		case len(events) > 0:
