@@ -163,20 +163,28 @@ func (s *service) ListEntries(ctx context.Context, r *connect.Request[runtimev1.
 	}
 	defer s.room.Release(min(entriesBytes, s.most))
 	tenant := CallerOf(ctx).Tenant
-	found, err := s.store.LoadPage(ctx, tenant, id, r.Msg.GetAfterSeq(), size, entriesBytes)
+	found, err := s.store.LoadPage(ctx, tenant, id, r.Msg.GetAfterSeq(), size+1, entriesBytes)
 	if err != nil {
 		return nil, s.failed(ctx, "session", err)
 	}
-	answer := &runtimev1.ListEntriesResponse{Entries: shownAll(found.Entries, shownEntry)}
-	if n := len(found.Entries); n > 0 {
-		last := found.Entries[n-1].Seq
-		more, err := s.store.LoadPage(ctx, tenant, id, last, 1, 0)
+	list := found.Entries
+	more := len(list) > size
+	list = list[:min(len(list), size)]
+	answer := &runtimev1.ListEntriesResponse{Entries: shownAll(list, shownEntry)}
+	if len(list) == 0 {
+		return connect.NewResponse(answer), nil
+	}
+	last := list[len(list)-1].Seq
+	if !more {
+		// A page that is cut by its bytes looks like the end.
+		rest, err := s.store.LoadPage(ctx, tenant, id, last, 1, 0)
 		if err != nil {
 			return nil, s.failed(ctx, "session", err)
 		}
-		if len(more.Entries) > 0 {
-			answer.NextAfterSeq = last
-		}
+		more = len(rest.Entries) > 0
+	}
+	if more {
+		answer.NextAfterSeq = last
 	}
 	return connect.NewResponse(answer), nil
 }
