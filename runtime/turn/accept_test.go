@@ -59,7 +59,8 @@ func anthropicMessage(m model.Message, open []string, ids map[string]bool) error
 				}
 			}
 		case b.Kind == model.KindToolCall:
-			if ids[b.CallID] || !idPattern.MatchString(b.CallID) {
+			// Another provider's ids are the client's to replace.
+			if malformed := m.Provider == "anthropic" && !idPattern.MatchString(b.CallID); ids[b.CallID] || malformed {
 				return fmt.Errorf("call id %q is malformed or not unique", b.CallID)
 			}
 			ids[b.CallID] = true
@@ -109,7 +110,8 @@ func acceptedByOpenAI(r model.Request) error {
 			return fmt.Errorf("message %d comes while %v have no result", i, open)
 		}
 		for _, call := range m.calls {
-			if len(call.CallID) > 40 || call.CallID == "" || open[call.CallID] || !idPattern.MatchString(call.Tool) {
+			// As above: only ids of its own go out as they are.
+			if m.own && len(call.CallID) > 40 || call.CallID == "" || open[call.CallID] || !idPattern.MatchString(call.Tool) {
 				return fmt.Errorf("message %d has a malformed call %q of %q", i, call.CallID, call.Tool)
 			}
 			open[call.CallID] = true
@@ -123,6 +125,7 @@ func acceptedByOpenAI(r model.Request) error {
 
 type chatMessage struct {
 	role, content, callID string
+	own                   bool
 	calls                 []model.Block
 }
 
@@ -131,7 +134,7 @@ type chatMessage struct {
 func chatMessages(r model.Request) []chatMessage {
 	var all []chatMessage
 	for _, m := range r.Messages {
-		main := chatMessage{role: string(m.Role)}
+		main := chatMessage{role: string(m.Role), own: m.Provider == "openai"}
 		for _, b := range m.Blocks {
 			switch b.Kind {
 			case model.KindToolResult:

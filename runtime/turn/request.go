@@ -3,11 +3,9 @@ package turn
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
@@ -110,12 +108,8 @@ func (b *builder) answer(answer *journal.Answer) {
 		if kept.Kind == journalv1.BlockKind_BLOCK_KIND_TOOL_CALL {
 			call := b.state.Calls[answer.Calls[asked]]
 			asked++
-			id := call.ID
-			if answer.Provider != b.agent.Provider {
-				id = portable(id)
-			}
-			block = named(block, id, call.Tool)
-			results = append(results, b.result(call, id))
+			block = named(block, call)
+			results = append(results, b.result(call))
 		}
 		if keep {
 			message.Blocks = append(message.Blocks, block)
@@ -174,29 +168,17 @@ func (b *builder) block(answer *journal.Answer, kept journal.Block) (model.Block
 
 // named joins a call's block to its result. A server that gives one id to two calls is not sent its own bytes of
 // the second: the id in them would be the first's.
-func named(block model.Block, id, tool string) model.Block {
-	if block.CallID != id {
-		block.CallID, block.Raw = id, nil
+func named(block model.Block, call *journal.Call) model.Block {
+	if block.CallID != call.ID {
+		block.CallID, block.Raw = call.ID, nil
 	}
 	if block.Tool == "" {
-		block.Tool = tool
+		block.Tool = call.Tool
 	}
 	if len(block.Args) == 0 {
 		block.Args = json.RawMessage("{}")
 	}
 	return block
-}
-
-var portableID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,40}$`)
-
-// portable is an id that any provider takes in the place of another's: Anthropic refuses other characters, OpenAI
-// more than 40 of them.
-func portable(id string) string {
-	if portableID.MatchString(id) {
-		return id
-	}
-	sum := sha256.Sum256([]byte(id))
-	return "call_" + hex.EncodeToString(sum[:16])
 }
 
 // withoutLastThinking: an answer that was cut while the model thought has nothing to say, and Anthropic refuses a
@@ -208,14 +190,14 @@ func withoutLastThinking(blocks []model.Block) []model.Block {
 	return blocks
 }
 
-func (b *builder) result(call *journal.Call, id string) model.Block {
+func (b *builder) result(call *journal.Call) model.Block {
 	content := call.Result.Content
 	if edited := call.EditedArgs(); edited != nil {
 		// What ran is not what the model asked for.
 		content = append([]byte("(A person changed the arguments to "+string(edited)+")\n"), content...)
 	}
 	failed := call.Result.Outcome != journalv1.ToolOutcome_TOOL_OUTCOME_OK
-	block := model.Result(id, failed, text(content, "(no output)"))
+	block := model.Result(call.ID, failed, text(content, "(no output)"))
 	for _, attachment := range call.Result.Attachments {
 		block.Content = append(block.Content, b.attachment(attachment))
 	}

@@ -1,6 +1,8 @@
 package callid
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -24,6 +26,19 @@ func TestOwnIdsStay(t *testing.T) {
 	}
 	if got := id("toolu_01A"); got != "toolu_01A" {
 		t.Errorf("an id that is taken became %q", got)
+	}
+}
+
+// Ids that servers are known to give: Anthropic refuses the first for its characters, OpenAI the second for its length.
+func TestForeignIdsThatWouldBeRefusedAreReplaced(t *testing.T) {
+	taken := regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+	for _, provider := range []string{"anthropic", "openai"} {
+		for _, foreign := range []string{"functions.t:0", strings.Repeat("x", 41)} {
+			id := For(provider, []model.Message{said("elsewhere", foreign)})
+			if got := id(foreign); got == foreign || !taken.MatchString(got) || len(got) > 40 || got != id(foreign) {
+				t.Errorf("%s is told of %q as %q", provider, foreign, got)
+			}
+		}
 	}
 }
 
