@@ -70,10 +70,7 @@ func (s *State) abortModel(entry Entry, aborted *journalv1.ModelAborted) string 
 	if s.Trouble != nil {
 		trouble.Failures, trouble.Refusals = s.Trouble.Failures, s.Trouble.Refusals
 	}
-	switch aborted.GetReason() {
-	case AbortedOwnerDied, AbortedReleased, AbortedTorn:
-		// No word of the provider.
-	default:
+	if !trouble.Ours() {
 		trouble.Failures++
 		if !aborted.GetRetryable() {
 			trouble.Refusals++

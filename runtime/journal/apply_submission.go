@@ -29,7 +29,7 @@ func (s *State) mayAccept(entry Entry, ordinal int64) string {
 	switch {
 	case entry.Submission == uuid.Nil:
 		return "it has no submission"
-	case s.Open() != nil && !s.betweenSteps():
+	case s.Open() != nil && !s.BetweenSteps():
 		return "another submission is open, and in the midst of a step"
 	case s.submission(entry.Submission) != nil:
 		return "the submission was accepted or settled before"
@@ -39,8 +39,8 @@ func (s *State) mayAccept(entry Entry, ordinal int64) string {
 	return ""
 }
 
-// betweenSteps: the open submission has begun, and a model call or an end is what follows. An input may join it here.
-func (s *State) betweenSteps() bool {
+// BetweenSteps: the open submission has begun, and a model call or an end is what follows. An input may join it here.
+func (s *State) BetweenSteps() bool {
 	phase := s.Phase()
 	return phase == PhaseNeedModel || phase == PhaseSettling
 }

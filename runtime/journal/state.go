@@ -198,6 +198,15 @@ type Trouble struct {
 	Refusals int `json:"refusals"`
 }
 
+// Ours reports that the call came to nothing by us, not by the provider: it is asked again, and counts as no failure.
+func (t *Trouble) Ours() bool {
+	switch t.Reason {
+	case AbortedOwnerDied, AbortedReleased, AbortedTorn:
+		return true
+	}
+	return false
+}
+
 // Open is the submission that is being worked on, nil when there is none.
 func (s *State) Open() *Submission {
 	for i := len(s.Submissions) - 1; i >= 0; i-- {

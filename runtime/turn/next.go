@@ -65,11 +65,10 @@ func (d decider) turn() []Action {
 	if d.facts.Attempt > d.open.Attempt && !d.state.Answered {
 		return []Action{StartTurn{Attempt: d.facts.Attempt}}
 	}
-	phase := d.state.Phase()
-	if boundary := phase == journal.PhaseNeedModel || phase == journal.PhaseSettling; boundary && len(d.facts.Joining) > 0 {
+	if d.state.BetweenSteps() && len(d.facts.Joining) > 0 {
 		return []Action{AcceptInput{Submission: d.facts.Joining[0], Joins: true}}
 	}
-	switch phase {
+	switch d.state.Phase() {
 	case journal.PhaseNeedModel:
 		return d.needModel()
 	case journal.PhaseModelInFlight:
@@ -103,7 +102,7 @@ func (d decider) needModel() []Action {
 		return d.settle(journalv1.SettledOutcome_SETTLED_OUTCOME_FAILED, modelError(trouble))
 	}
 	switch reason := trouble.Reason; {
-	case reason == journal.AbortedOwnerDied || reason == journal.AbortedReleased || reason == journal.AbortedTorn:
+	case trouble.Ours():
 		return []Action{again}
 	case trouble.Failures >= model.MaxAttempts:
 		return failed()
