@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
@@ -31,11 +30,7 @@ type Config struct {
 	Key func(context.Context) (string, error)
 	// MaxTokens bounds answers to requests without a bound.
 	MaxTokens int64
-	// Headers are added to each request (anthropic-beta).
-	Headers map[string]string
-	Limits  model.Limits
-	// Transport sends the requests; nil for http.DefaultTransport.
-	Transport http.RoundTripper
+	Limits    model.Limits
 }
 
 // Client is a model.Model.
@@ -59,9 +54,6 @@ func New(config Config) (*Client, error) {
 	if config.BaseURL != "" {
 		options = append(options, option.WithBaseURL(config.BaseURL))
 	}
-	for name, value := range config.Headers {
-		options = append(options, option.WithHeader(name, value))
-	}
 	c := &Client{config: config, provider: "anthropic"}
 	if config.Name != "" {
 		c.provider += ":" + config.Name
@@ -80,16 +72,14 @@ func (c *Client) Ask(ctx context.Context, req model.Request, onDelta func(model.
 	if err != nil {
 		return model.Answer{}, &model.Error{Kind: model.Refused, Provider: c.provider, Message: err.Error()}
 	}
-	key, err := c.config.Key(ctx)
-	if key = strings.TrimSpace(key); err != nil || key == "" {
-		// The source's own error may hold what it read.
-		return model.Answer{}, &model.Error{Kind: model.Auth, Provider: c.provider, Message: "there is no API key"}
+	within, x, err := exchange.Begin(ctx, c.provider, c.config.Key, c.config.Limits)
+	if err != nil {
+		return model.Answer{}, err
 	}
-	within, x := exchange.Begin(ctx, c.provider, key, c.config.Limits, c.config.Transport)
 	defer x.End()
 	var resp *http.Response
 	err = c.api.Post(within, "v1/messages", body, &resp,
-		option.WithHTTPClient(x), option.WithAPIKey(key), option.WithHeader("Accept", "text/event-stream"))
+		option.WithHTTPClient(x), option.WithAPIKey(x.Key()), option.WithHeader("Accept", "text/event-stream"))
 	if err != nil {
 		return model.Answer{}, x.Failed(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -31,13 +30,9 @@ type Config struct {
 	// MaxTokens bounds answers to requests without a bound; 0 leaves it to the server.
 	MaxTokens int64
 	// MaxTokensMember is the member that holds the bound; "" for max_completion_tokens. Older servers
-	// know max_tokens only.
+	// know max_tokens only. The daemon does not set it.
 	MaxTokensMember string
-	// Headers are added to each request.
-	Headers map[string]string
-	Limits  model.Limits
-	// Transport sends the requests; nil for http.DefaultTransport.
-	Transport http.RoundTripper
+	Limits          model.Limits
 }
 
 // Client is a model.Model.
@@ -61,9 +56,6 @@ func New(config Config) (*Client, error) {
 	if config.BaseURL != "" {
 		options = append(options, option.WithBaseURL(config.BaseURL))
 	}
-	for name, value := range config.Headers {
-		options = append(options, option.WithHeader(name, value))
-	}
 	c := &Client{config: config, provider: "openai"}
 	if config.Name != "" {
 		c.provider += ":" + config.Name
@@ -82,16 +74,14 @@ func (c *Client) Ask(ctx context.Context, req model.Request, onDelta func(model.
 	if err != nil {
 		return model.Answer{}, &model.Error{Kind: model.Refused, Provider: c.provider, Message: err.Error()}
 	}
-	key, err := c.config.Key(ctx)
-	if key = strings.TrimSpace(key); err != nil || key == "" {
-		// The source's own error may hold what it read.
-		return model.Answer{}, &model.Error{Kind: model.Auth, Provider: c.provider, Message: "there is no API key"}
+	within, x, err := exchange.Begin(ctx, c.provider, c.config.Key, c.config.Limits)
+	if err != nil {
+		return model.Answer{}, err
 	}
-	within, x := exchange.Begin(ctx, c.provider, key, c.config.Limits, c.config.Transport)
 	defer x.End()
 	var resp *http.Response
 	err = c.api.Post(within, "chat/completions", body, &resp,
-		option.WithHTTPClient(x), option.WithAPIKey(key), option.WithHeader("Accept", "text/event-stream"))
+		option.WithHTTPClient(x), option.WithAPIKey(x.Key()), option.WithHeader("Accept", "text/event-stream"))
 	if err != nil {
 		return model.Answer{}, x.Failed(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model"
@@ -26,7 +27,7 @@ var (
 // Exchange is one call. It is used by one goroutine, and ended by End.
 type Exchange struct {
 	provider string
-	secret   string
+	key      string
 	limits   model.Limits
 	http     *http.Client
 
@@ -38,20 +39,30 @@ type Exchange struct {
 	id     string
 }
 
-// Begin makes an exchange, and the context to send it in: it ends with the caller's, and when the provider is
-// silent. secret is kept out of every message. transport may be nil.
-func Begin(caller context.Context, provider, secret string, limits model.Limits, transport http.RoundTripper) (context.Context, *Exchange) {
+// Begin makes an exchange under the key that the source gives, and the context to send it in: it ends with the caller's,
+// and when the provider is silent. The key is kept out of every message. A source without a key is a *model.Error.
+func Begin(
+	caller context.Context, provider string, source func(context.Context) (string, error), limits model.Limits,
+) (context.Context, *Exchange, error) {
 	limits = limits.WithDefaults()
-	x := &Exchange{provider: provider, secret: secret, limits: limits, caller: caller}
+	x := &Exchange{provider: provider, limits: limits, caller: caller}
+	key, err := source(caller)
+	if key = strings.TrimSpace(key); err != nil || key == "" {
+		// The source's own error may hold what it read.
+		return nil, nil, x.failure(model.Auth, "there is no API key")
+	}
+	x.key = key
 	x.http = &http.Client{
-		Transport: transport,
 		// A redirect would carry the key's header to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	x.ctx, x.cancel = context.WithCancelCause(caller)
 	x.timer = time.AfterFunc(limits.FirstByte, func() { x.cancel(errSilent) })
-	return x.ctx, x
+	return x.ctx, x, nil
 }
+
+// Key is the key that the call is made under.
+func (x *Exchange) Key() string { return x.key }
 
 // End frees what the exchange holds.
 func (x *Exchange) End() {
@@ -121,7 +132,7 @@ func (x *Exchange) Failed(err error) error {
 func (x *Exchange) failure(kind model.ErrorKind, message string) *model.Error {
 	return &model.Error{
 		Kind: kind, Provider: x.provider, Status: x.status, RequestID: x.id,
-		Message: clean(mask(message, x.secret), model.MaxMessage),
+		Message: clean(mask(message, x.key), model.MaxMessage),
 	}
 }
 

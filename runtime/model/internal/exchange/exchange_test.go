@@ -40,8 +40,12 @@ func (p *provider) RoundTrip(req *http.Request) (*http.Response, error) {
 // call sends one request and reads the answer, with a pause of the reader after each read.
 func call(t *testing.T, limits model.Limits, pause time.Duration, p *provider) (string, error) {
 	defer p.writing.Wait()
-	ctx, x := Begin(t.Context(), "p", "key", limits, p)
+	ctx, x, err := Begin(t.Context(), "p", func(context.Context) (string, error) { return "key", nil }, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer x.End()
+	x.http.Transport = p
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://provider.test/", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
