@@ -3,6 +3,7 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model"
@@ -31,10 +32,8 @@ type block struct {
 	closed    bool
 }
 
-// refusalEvent is an event of type error.
-type refusalEvent struct{ data []byte }
-
-func (e *refusalEvent) Error() string { return "the stream brought an error" }
+// errRefusal: the event is of type error.
+var errRefusal = errors.New("the stream brought an error")
 
 type event struct {
 	Type    string `json:"type"`
@@ -77,7 +76,7 @@ func (a *assembly) event(data []byte) (model.Delta, error) {
 	}
 	switch e.Type {
 	case "error":
-		return model.Delta{}, &refusalEvent{data}
+		return model.Delta{}, errRefusal
 	case "message_start":
 		a.started, a.id = true, e.Message.ID
 		e.Message.Usage.into(&a.usage)
@@ -211,8 +210,7 @@ func text(raw json.RawMessage) (string, error) {
 func (b *block) raw() ([]byte, error) {
 	filled := map[string][]byte{}
 	for name, body := range b.strings {
-		value := append([]byte{'"'}, body...)
-		filled[name] = append(value, '"')
+		filled[name] = rawjson.Quoted(body)
 	}
 	if len(b.input) > 0 {
 		input, err := rawjson.Inner(b.input)

@@ -96,12 +96,12 @@ func (c *Client) Ask(ctx context.Context, req model.Request, onDelta func(model.
 func read(x *exchange.Exchange, events ssestream.Decoder, onDelta func(model.Delta) error) (model.Answer, error) {
 	var a assembly
 	for events.Next() {
-		delta, err := a.event(events.Event().Data)
-		var refusal *refusalEvent
-		switch {
-		case errors.As(err, &refusal):
-			return model.Answer{}, x.InStream(refusal.data)
-		case err != nil:
+		data := events.Event().Data
+		delta, err := a.event(data)
+		if errors.Is(err, errRefusal) {
+			return model.Answer{}, x.InStream(data)
+		}
+		if err != nil {
 			return model.Answer{}, x.Broken("%v", err)
 		}
 		if delta.Kind != 0 && onDelta != nil {

@@ -280,7 +280,7 @@ func (a *assembly) answer() (model.Answer, error) {
 
 func (a *assembly) raw(b *block) ([]byte, error) {
 	if !b.call {
-		return rawjson.AppendObject(nil, []rawjson.Member{{Name: b.member, Value: quote(b.text)}}), nil
+		return rawjson.AppendObject(nil, []rawjson.Member{{Name: b.member, Value: rawjson.Quoted(b.text)}}), nil
 	}
 	if len(b.name) == 0 {
 		return nil, errors.New("a tool call has no name")
@@ -294,7 +294,7 @@ func (a *assembly) raw(b *block) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("arguments of a tool call: %w", err)
 	}
-	text := quote(b.args)
+	text := rawjson.Quoted(b.args)
 	if object := model.Arguments(args); !bytes.Equal(object, bytes.TrimSpace(args)) {
 		// Servers refuse a history whose arguments they cannot read.
 		text = rawjson.AppendString(nil, string(object))
@@ -303,7 +303,7 @@ func (a *assembly) raw(b *block) ([]byte, error) {
 		{Name: "id", Value: rawjson.AppendString(nil, b.id)},
 		{Name: "type", Value: []byte(`"function"`)},
 		{Name: "function", Value: rawjson.AppendObject(nil, []rawjson.Member{
-			{Name: "name", Value: quote(b.name)}, {Name: "arguments", Value: text},
+			{Name: "name", Value: rawjson.Quoted(b.name)}, {Name: "arguments", Value: text},
 		})},
 	}
 	for _, m := range b.members {
@@ -312,9 +312,4 @@ func (a *assembly) raw(b *block) ([]byte, error) {
 		}
 	}
 	return rawjson.AppendObject(nil, members), nil
-}
-
-func quote(body []byte) []byte {
-	out := append([]byte{'"'}, body...)
-	return append(out, '"')
 }

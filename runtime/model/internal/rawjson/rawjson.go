@@ -132,14 +132,14 @@ func AppendBody(dst, raw []byte) ([]byte, error) {
 // Text is the text of a string's inside, for people: half a surrogate is U+FFFD.
 func Text(body []byte) (string, error) {
 	var s string
-	err := json.Unmarshal(quoted(body), &s)
+	err := json.Unmarshal(Quoted(body), &s)
 	return s, err
 }
 
 // Inner is the JSON text that a string's inside holds. Half a surrogate cannot stand in text, so it stays an escape,
 // which means the same inside a string of the inner JSON.
 func Inner(body []byte) ([]byte, error) {
-	if !json.Valid(quoted(body)) {
+	if !json.Valid(Quoted(body)) {
 		return nil, errors.New("not a JSON string")
 	}
 	out := make([]byte, 0, len(body))
@@ -179,7 +179,8 @@ func hex4(b []byte) rune {
 	return rune(n)
 }
 
-func quoted(body []byte) []byte {
+// Quoted is the raw JSON string that a string's inside makes.
+func Quoted(body []byte) []byte {
 	out := make([]byte, 0, len(body)+2)
 	out = append(out, '"')
 	out = append(out, body...)
