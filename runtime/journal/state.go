@@ -229,16 +229,6 @@ func (s *State) Pending() []*Call {
 	return pending
 }
 
-// LastAnswer is the newest answer of the conversation, nil when there is none.
-func (s *State) LastAnswer() *Answer {
-	for i := len(s.Conversation) - 1; i >= 0; i-- {
-		if answer := s.Conversation[i].Answer; answer != nil {
-			return answer
-		}
-	}
-	return nil
-}
-
 // FreshCallIDs are ids for the calls of an answer that a provider named so: those names, unless the session has
 // had them. Some servers count from call_0 in every answer, some name nothing.
 func (s *State) FreshCallIDs(names ...string) []string {

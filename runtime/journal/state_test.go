@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -220,7 +221,7 @@ func TestForkInheritsNothingUnderWay(t *testing.T) {
 		if len(state.Pending()) > 0 || state.Request != nil || state.Phase() != journal.PhaseAccepted {
 			t.Errorf("cut at %d: %d calls pending, phase %s", cut, len(state.Pending()), state.Phase())
 		}
-		if answer := state.LastAnswer(); answer != nil && answer.Torn() {
+		if answer := lastAnswer(state); answer != nil && answer.Torn() {
 			t.Errorf("cut at %d: half an answer is in the conversation", cut)
 		}
 		for id, call := range state.Calls {
@@ -311,7 +312,17 @@ func TestNestedCallBelongsToItsCommand(t *testing.T) {
 		tool_called { call_id: "x1/k1" tool: "crm" class: EFFECT_CLASS_KEYED block: -1 policy: POLICY_ASK args_sha256: "d3" }
 		approval_requested { approval_id: "a3" call_id: "x1/k1" args_sha256: "d3" expires_at_ms: 5 }`)
 	call := state.Calls["x1/k1"]
-	if !call.Nested() || call.Within != "x1" || len(state.Pending()) != 3 || len(state.LastAnswer().Calls) != 2 {
+	if !call.Nested() || call.Within != "x1" || len(state.Pending()) != 3 || len(lastAnswer(state).Calls) != 2 {
 		t.Errorf("call %+v, %d pending", call, len(state.Pending()))
 	}
+}
+
+// lastAnswer is the newest answer of the conversation, nil when there is none.
+func lastAnswer(s *journal.State) *journal.Answer {
+	for _, item := range slices.Backward(s.Conversation) {
+		if item.Answer != nil {
+			return item.Answer
+		}
+	}
+	return nil
 }

@@ -44,9 +44,6 @@ func (s *Stream) Write(raw []byte) Chunk {
 // Close gives the rest: no more bytes will come.
 func (s *Stream) Close() Chunk { return s.emit(true) }
 
-// Held is how many bytes are held back.
-func (s *Stream) Held() int { return len(s.held) }
-
 func (s *Stream) emit(closing bool) Chunk {
 	chunk := Chunk{Offset: s.offset}
 	text := s.held
