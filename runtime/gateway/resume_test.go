@@ -180,7 +180,7 @@ func TestRepeatAfterALostReplyIsTheSame(t *testing.T) {
 	r := newRig(t)
 	f := r.face()
 	session := f.session(r.acme)
-	lossy := &cut{RoundTripper: bearer{f.Client().Transport, r.acme}, lose: 1}
+	lossy := &cut{RoundTripper: f.keyed(r.acme).Transport, lose: 1}
 	client := runtimev1connect.NewRuntimeServiceClient(&http.Client{Transport: lossy}, f.URL)
 	req := &runtimev1.SubmitRequest{
 		SessionId: session, IdempotencyKey: "one", Parts: append(text("say: once"), &runtimev1.InputPart{

@@ -20,6 +20,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/driver"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/executor"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/apikey"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/runtimev1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/runtimev1/runtimev1connect"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model"
@@ -165,20 +166,8 @@ func (r *rig) face(changes ...func(*gateway.Options)) *face {
 	return f
 }
 
-// bearer puts a key into requests.
-type bearer struct {
-	http.RoundTripper
-	key string
-}
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+b.key)
-	return b.RoundTripper.RoundTrip(r)
-}
-
 func (f *face) keyed(key string) *http.Client {
-	return &http.Client{Transport: bearer{f.Client().Transport, key}}
+	return &http.Client{Transport: apikey.Transport{RoundTripper: f.Client().Transport, Key: key}}
 }
 
 func (f *face) client(key string) runtimev1connect.RuntimeServiceClient {

@@ -11,25 +11,16 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/apikey"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/runtimev1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/runtimev1/runtimev1connect"
 )
 
 // Client calls a runtime under an API key.
 func Client(url, key string) runtimev1connect.RuntimeServiceClient {
-	return runtimev1connect.NewRuntimeServiceClient(&http.Client{Transport: keyed{http.DefaultTransport, key}}, url)
-}
-
-type keyed struct {
-	http.RoundTripper
-	key string
-}
-
-// RoundTrip puts the key into a header, never into an address.
-func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+k.key)
-	return k.RoundTripper.RoundTrip(r)
+	return runtimev1connect.NewRuntimeServiceClient(&http.Client{
+		Transport: apikey.Transport{RoundTripper: http.DefaultTransport, Key: key},
+	}, url)
 }
 
 // Session is what is followed.
@@ -72,13 +63,21 @@ func Events(ctx context.Context, client runtimev1connect.RuntimeServiceClient, s
 		if s.Cursor != before {
 			wait = firstWait
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
+		if err := pause(ctx, wait); err != nil {
+			return err
 		}
+	}
+}
+
+// pause waits, or gives the cause of ctx's end.
+func pause(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -130,11 +129,7 @@ func Patiently[Answer any](ctx context.Context, call func(context.Context) (Answ
 		if err == nil || !passing(err) || connect.CodeOf(err) == connect.CodeInternal || ctx.Err() != nil {
 			return answer, err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause(ctx, wait) != nil {
 			return answer, err
 		}
 	}
