@@ -152,9 +152,9 @@ func (f *feed) read(ctx context.Context) (events []*runtimev1.StreamEventsRespon
 	}
 	left := int64(pageBytes)
 	for _, e := range page.Entries {
-		if seq, ended := f.endedBy(e); ended && f.output {
+		if c, ended := f.endedBy(e); ended && f.output {
 			// All that a command wrote comes before its end.
-			told, whole, err := f.drain(ctx, seq, &left)
+			told, whole, err := f.drain(ctx, c, &left)
 			if events = append(events, told...); err != nil || !whole {
 				return events, false, err
 			}
@@ -164,7 +164,7 @@ func (f *feed) read(ctx context.Context) (events []*runtimev1.StreamEventsRespon
 	if f.output {
 		for _, c := range slices.Clone(f.commands) {
 			if f.cursor.names(c.Seq) || len(f.cursor.Execs) < maxPositions-1 {
-				told, _, err := f.drain(ctx, c.Seq, &left)
+				told, _, err := f.drain(ctx, c, &left)
 				if events = append(events, told...); err != nil {
 					return events, false, err
 				}
@@ -175,16 +175,16 @@ func (f *feed) read(ctx context.Context) (events []*runtimev1.StreamEventsRespon
 }
 
 // endedBy gives the command whose end an entry tells.
-func (f *feed) endedBy(e journal.Entry) (seq int64, ended bool) {
+func (f *feed) endedBy(e journal.Entry) (c store.Command, ended bool) {
 	if e.Kind != journal.KindExecExited && e.Kind != journal.KindExecLost {
-		return 0, false
+		return store.Command{}, false
 	}
 	for _, c := range f.commands {
 		if c.Call == e.Call {
-			return c.Seq, true
+			return c, true
 		}
 	}
-	return 0, false
+	return store.Command{}, false
 }
 
 // tell makes the event of an entry, and moves the cursor past it.
@@ -199,9 +199,9 @@ func (f *feed) tell(e journal.Entry) *runtimev1.StreamEventsResponse {
 	case journal.KindSessionForked:
 		f.commands, f.cursor.Execs = nil, nil
 	default:
-		if seq, ended := f.endedBy(e); ended {
-			f.commands = slices.DeleteFunc(f.commands, func(c store.Command) bool { return c.Seq == seq })
-			f.cursor = f.cursor.Ended(seq)
+		if over, ended := f.endedBy(e); ended {
+			f.commands = slices.DeleteFunc(f.commands, func(c store.Command) bool { return c.Seq == over.Seq })
+			f.cursor = f.cursor.Ended(over.Seq)
 		}
 	}
 	return &runtimev1.StreamEventsResponse{
@@ -211,19 +211,18 @@ func (f *feed) tell(e journal.Entry) *runtimev1.StreamEventsResponse {
 
 // drain gives what is stored of a command's output past the cursor; whole says that this was all. left is how many bytes may
 // still be told.
-func (f *feed) drain(ctx context.Context, seq int64, left *int64) (events []*runtimev1.StreamEventsResponse, whole bool, err error) {
-	at := slices.IndexFunc(f.commands, func(c store.Command) bool { return c.Seq == seq })
+func (f *feed) drain(ctx context.Context, c store.Command, left *int64) (events []*runtimev1.StreamEventsResponse, whole bool, err error) {
 	for _, stream := range []store.Stream{store.Stdout, store.Stderr} {
 		for {
 			if *left <= 0 {
 				return events, false, nil
 			}
-			chunks, err := f.store.ReadOutput(ctx, f.tenant, f.commands[at].Exec, stream, f.cursor.Of(seq).of(stream), pageChunks)
+			chunks, err := f.store.ReadOutput(ctx, f.tenant, c.Exec, stream, f.cursor.Of(c.Seq).of(stream), pageChunks)
 			if err != nil {
 				return events, false, err
 			}
 			for _, chunk := range chunks {
-				events = append(events, f.wrote(f.commands[at], chunk))
+				events = append(events, f.wrote(c, chunk))
 				*left -= int64(len(chunk.Data)) + 64
 			}
 			if len(chunks) < pageChunks {

@@ -90,7 +90,7 @@ func (d *Door) Events(open OpenFeed, options SSEOptions) http.Handler {
 
 // stream writes one client's events.
 type stream struct {
-	w       io.Writer
+	w       http.ResponseWriter
 	control *http.ResponseController
 	options SSEOptions
 	buffer  bytes.Buffer
@@ -99,12 +99,11 @@ type stream struct {
 var errQuiet = errors.New("nothing has happened")
 
 func (s *stream) run(ctx context.Context, feed Feed) error {
-	if h, ok := s.w.(http.ResponseWriter); ok {
-		h.Header().Set("Content-Type", "text/event-stream")
-		h.Header().Set("Cache-Control", "no-store")
-		// nginx would keep events until it has enough of them.
-		h.Header().Set("X-Accel-Buffering", "no")
-	}
+	h := s.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	// nginx would keep events until it has enough of them.
+	h.Set("X-Accel-Buffering", "no")
 	s.buffer.WriteString("retry: 1000\n\n")
 	if err := s.send(); err != nil {
 		return err
