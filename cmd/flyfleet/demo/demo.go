@@ -57,14 +57,7 @@ func (d *Command) Run(ctx context.Context, c *console.Console) error {
 }
 
 func (d *Command) perform(ctx context.Context, c *console.Console) error {
-	if d.binaries == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		d.binaries = filepath.Dir(self)
-	}
-	source, err := filepath.Abs(d.Source)
+	source, err := locate(d.Source, &d.binaries)
 	if err != nil {
 		return err
 	}
@@ -82,6 +75,18 @@ func (d *Command) perform(ctx context.Context, c *console.Console) error {
 		return err
 	}
 	return errors.Join(err, s.remove(context.WithoutCancel(ctx)))
+}
+
+// locate is the checkout's whole path. The programs lie beside this one, unless a test has said where.
+func locate(checkout string, binaries *string) (source string, err error) {
+	if *binaries == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", err
+		}
+		*binaries = filepath.Dir(self)
+	}
+	return filepath.Abs(checkout)
 }
 
 // say tells the audience what comes next.

@@ -67,14 +67,7 @@ type outcome struct {
 }
 
 func (d *RuntimeCommand) perform(ctx context.Context, c *console.Console) (outcome, error) {
-	if d.binaries == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return outcome{}, err
-		}
-		d.binaries = filepath.Dir(self)
-	}
-	source, err := filepath.Abs(d.Source)
+	source, err := locate(d.Source, &d.binaries)
 	if err != nil {
 		return outcome{}, err
 	}
