@@ -15,7 +15,8 @@ type Pace int
 const (
 	// PaceDocumented keeps Fly's published limits per action and id: 1 request a second with a burst of 3, and
 	// 5 a second with a burst of 10 for Get Machine (superfly/docs, working-with-machines-api). fly-go does not
-	// repeat a 429, and 15 creates at once are refused (flyctl PR#3961), so the client does not run into it.
+	// repeat a 429, and 15 creates at once are refused (flyctl PR#3961), so the client does not run into it: its
+	// bursts are one smaller, for requests that arrive closer together than they were sent.
 	PaceDocumented Pace = iota
 	// PaceOff asks as fast as the caller does: for a local platform without limits.
 	PaceOff
@@ -61,9 +62,9 @@ func (p *pacer) limiter(action, id string) *rate.Limiter {
 		}
 	}
 	if action == "GET machine" {
-		l = rate.NewLimiter(5, 10)
+		l = rate.NewLimiter(5, 9)
 	} else {
-		l = rate.NewLimiter(1, 3)
+		l = rate.NewLimiter(1, 2)
 	}
 	p.ids[key] = l
 	return l

@@ -153,26 +153,3 @@ func TestAddressesOfOneAppAndOfAll(t *testing.T) {
 		t.Errorf("after the release: %+v", list)
 	}
 }
-
-// The pace keeps below the limits that the platform enforces: nothing is refused.
-func TestPaceKeepsBelowThePlatformsLimits(t *testing.T) {
-	p, _ := platform(t)
-	c, err := flyapi.New(flyapi.Config{FlapsURL: p.URL(), GraphQLURL: p.URL(), Token: p.Token(), Org: p.Org()})
-	check(t, err)
-	t.Cleanup(c.Close)
-	p.Faults.RateLimits(true)
-	ctx := t.Context()
-	must[flyapi.App](t)(c.CreateApp(ctx, "shop", p.Org(), "net"))
-	m := must[*flyapi.Machine](t)(c.CreateMachine(ctx, "shop", flyapi.CreateRequest{Name: "main", Config: json.RawMessage(`{"image":"registry.fly.io/x@sha256:1111111111111111111111111111111111111111111111111111111111111111"}`)}))
-	for range 4 {
-		check(t, c.SetMetadata(ctx, "shop", m.ID, "k", "v"))
-	}
-	for range 12 {
-		must[*flyapi.Machine](t)(c.GetMachine(ctx, "shop", m.ID))
-	}
-	for _, r := range p.Faults.Requests(0) {
-		if r.Status == http.StatusTooManyRequests {
-			t.Errorf("refused: %s %s", r.Method, r.Path)
-		}
-	}
-}

@@ -39,7 +39,8 @@ func (s *State) mayAccept(entry Entry, ordinal int64) string {
 	return ""
 }
 
-// BetweenSteps: the open submission has begun, and a model call or an end is what follows. An input may join it here.
+// BetweenSteps reports whether the open submission has begun and a model call or an end is what follows: an input may
+// join it here.
 func (s *State) BetweenSteps() bool {
 	phase := s.Phase()
 	return phase == PhaseNeedModel || phase == PhaseSettling
