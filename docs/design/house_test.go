@@ -50,8 +50,9 @@ var runtimeRooms = map[string][]string{
 	"runtime/gateway":      {"runtime/driver", "runtime/journal", "runtime/model", "runtime/secrets", "runtime/store"},
 	"runtime/daemon": {
 		"runtime/driver", "runtime/executor", "runtime/gateway", "runtime/model", "runtime/sandbox", "runtime/secrets", "runtime/slots",
-		"runtime/store", "runtime/tools", "runtime/turn", "wire", "fleet/flyapi",
+		"runtime/store", "runtime/telemetry", "runtime/tools", "runtime/turn", "wire", "fleet/flyapi",
 	},
+	"runtime/telemetry":   {},
 	"runtime/crashpoint":  {},
 	"runtime/replicatest": {},
 	"runtime/crashtest":   {},

@@ -3,6 +3,8 @@ package daemon
 import (
 	"errors"
 	"time"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/telemetry"
 )
 
 // Config of a replica: flags, each with a variable of the environment. What is secret is in Secrets.
@@ -50,6 +52,8 @@ type Secrets struct {
 	ModelKey string
 	// SealingKeys seal credentials, FLYFLEET_SEALING_KEYS: id:base64 of 32 bytes, the newest first, or a file's path.
 	SealingKeys string
+	// CollectorHeaders are the headers of requests to a collector of spans, OTEL_EXPORTER_OTLP_HEADERS and …_TRACES_HEADERS.
+	CollectorHeaders []string
 	// FlyToken is the platform's API token, FLY_API_TOKEN.
 	FlyToken string
 }
@@ -59,6 +63,7 @@ func SecretsFrom(get func(string) string) Secrets {
 	return Secrets{
 		DatabaseURL: get("FLYFLEET_DATABASE_URL"), SigningKey: get("FLYFLEET_SIGNING_KEY"), ModelKey: get("FLYFLEET_MODEL_KEY"),
 		SealingKeys: get("FLYFLEET_SEALING_KEYS"), FlyToken: get("FLY_API_TOKEN"),
+		CollectorHeaders: []string{get("OTEL_EXPORTER_OTLP_HEADERS"), get("OTEL_EXPORTER_OTLP_TRACES_HEADERS")},
 	}
 }
 
@@ -72,5 +77,9 @@ func (s Secrets) Database() (string, error) {
 
 // known are the values that are masked wherever they show up.
 func (s Secrets) known() []string {
-	return []string{s.DatabaseURL, s.SigningKey, s.ModelKey, s.SealingKeys, s.FlyToken}
+	all := []string{s.DatabaseURL, s.SigningKey, s.ModelKey, s.SealingKeys, s.FlyToken}
+	for _, headers := range s.CollectorHeaders {
+		all = append(all, telemetry.HeaderValues(headers)...)
+	}
+	return all
 }

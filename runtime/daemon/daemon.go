@@ -11,11 +11,14 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/driver"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/executor"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/secrets"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/telemetry"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
 )
 
@@ -24,6 +27,12 @@ const requestTime = 5 * time.Second
 
 // Run is a replica's life: it serves until ctx ends, then hands over what it has.
 func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
+	traces, err := telemetry.Start(ctx, wire.Build, log)
+	if err != nil {
+		return err
+	}
+	defer traces.Close() //nolint:contextcheck // it sends the last spans when ctx has ended
+	log = telemetry.Logger(log)
 	database, err := s.Database()
 	if err != nil {
 		return err
@@ -44,7 +53,7 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	turns, closing, err := newDriver(ctx, c, s, db, all, sealer, log)
+	turns, closing, err := newDriver(ctx, c, s, db, all, sealer, traces, log)
 	if err != nil {
 		return err
 	}
@@ -53,7 +62,7 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 			log.Warn("close the sessions' places", "error", err)
 		}
 	}()
-	face, err := newGateway(c, db, all, sealer, log)
+	face, err := newGateway(c, db, all, sealer, traces, log)
 	if err != nil {
 		return err
 	}
@@ -73,13 +82,13 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 }
 
 // newDriver puts together what runs turns.
-func newDriver(ctx context.Context, c Config, s Secrets, db *store.Store, all *agents, sealer secrets.Sealer, log *slog.Logger) (*driver.Driver, func() error, error) {
+func newDriver(ctx context.Context, c Config, s Secrets, db *store.Store, all *agents, sealer secrets.Sealer, traces trace.TracerProvider, log *slog.Logger) (*driver.Driver, func() error, error) {
 	places, closing, err := machines(ctx, c, s, db, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	turns, err := driver.New(driver.Options{
-		Store: db, Agents: all, Machines: places, Sealer: sealer, Known: s.known(), CardTime: c.CardTime, Jitter: rand.Float64, Log: log,
+		Store: db, Agents: all, Machines: places, Sealer: sealer, Known: s.known(), CardTime: c.CardTime, Jitter: rand.Float64, Traces: traces, Log: log,
 	})
 	return turns, closing, err
 }

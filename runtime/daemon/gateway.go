@@ -3,6 +3,8 @@ package daemon
 import (
 	"log/slog"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/secrets"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
@@ -10,9 +12,9 @@ import (
 
 // newGateway makes what answers every path that is not the daemon's own. Its streams are ended once sessions are handed
 // over, and it is closed before the store is.
-func newGateway(c Config, db *store.Store, all *agents, sealer secrets.Sealer, log *slog.Logger) (*gateway.Gateway, error) {
+func newGateway(c Config, db *store.Store, all *agents, sealer secrets.Sealer, traces trace.TracerProvider, log *slog.Logger) (*gateway.Gateway, error) {
 	return gateway.New(gateway.Options{
-		Store: db, Sealer: sealer, Log: log,
+		Store: db, Sealer: sealer, Traces: traces, Log: log,
 		Agent: func(name string) bool {
 			_, err := all.Agent(name)
 			return err == nil

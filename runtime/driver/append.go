@@ -29,7 +29,9 @@ func (s *session) commitFor(submission uuid.UUID, step store.Step, bodies ...*jo
 	if len(bodies) > 0 && !step.Async && len(s.dropped) > 0 {
 		step.Deliver = append(step.Deliver, s.dropped...)
 	}
-	committed, err := s.options.Store.Commit(s.ctx, s.claim, step)
+	ctx, end := s.commitSpan(step)
+	committed, err := s.options.Store.Commit(ctx, s.claim, step)
+	end(err)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (s *session) ask(a turn.AskModel) error {
 	}}}); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(s.ctx)
+	ctx, stop := context.WithCancelCause(s.span.in(s.ctx))
 	this := &asking{stop: stop, last: time.Now(), masked: s.mask.Stream()}
 	this.heard.Store(time.Now().UnixNano())
 	s.asking = this

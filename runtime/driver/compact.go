@@ -35,8 +35,9 @@ func (s *session) compact(a turn.Compact) (did, error) {
 		Model: s.agent.Agent.Model, System: summarySystem, MaxTokens: summaryTokens, Attempt: 1,
 		Messages: []model.Message{model.User(model.Text(transcript))},
 	}
+	ctx := s.span.in(s.ctx)
 	s.own(func() {
-		answer, err := s.agent.Model.Ask(s.ctx, request, nil)
+		answer, err := s.agent.Model.Ask(ctx, request, nil)
 		s.tell(func() error {
 			s.compacting = false
 			if s.ctx.Err() != nil {

@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/secrets"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
@@ -45,12 +48,17 @@ type Options struct {
 	FailedWait time.Duration
 	// Jitter spreads back-offs, in [0, 1).
 	Jitter func() float64
+	// Traces takes spans of turns, model calls, calls and commands. Nil: there are none.
+	Traces trace.TracerProvider
 	// Log; slog.Default().
 	Log *slog.Logger
 }
 
 // Driver runs turns. Its methods may be called from many goroutines.
-type Driver struct{ options Options }
+type Driver struct {
+	options Options
+	tracer  trace.Tracer
+}
 
 // New makes a driver.
 func New(o Options) (*Driver, error) {
@@ -67,7 +75,10 @@ func New(o Options) (*Driver, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	return &Driver{options: o}, nil
+	if o.Traces == nil {
+		o.Traces = noop.NewTracerProvider()
+	}
+	return &Driver{options: o, tracer: o.Traces.Tracer(scopeName)}, nil
 }
 
 func orDefault(v, otherwise time.Duration) time.Duration {
@@ -93,6 +104,7 @@ func (d *Driver) Run(ctx context.Context, claim store.Claim, drain <-chan struct
 		end(err)
 	}
 	s.owned.Wait()
+	s.endSpan(endOf(err), err)
 	s.places.close()
 	if err == nil || errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
 		return err

@@ -70,11 +70,13 @@ func (s *session) work(j job) error {
 		j.holds = s.asked(call.Exec.ID)
 	}
 	ctx, stop := context.WithCancelCause(s.ctx)
+	ctx, end := s.callSpan(ctx, j)
 	this := &running{stop: stop}
 	s.calls[j.call] = this
 	s.own(func() {
 		defer stop(nil)
 		err := s.carry(ctx, j)
+		end(err)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, errCannot) {
 			// It is begun again when this is over; not at once.
 			_ = pause(ctx, failedPatience)
@@ -222,7 +224,7 @@ func (s *session) attempt(ctx context.Context, j *job, place *Place) error {
 		return err
 	}
 	crashpoint.Hit("effect.before")
-	result, err := s.agent.Tools.Run(ctx, j.tool, tools.Call{
+	result, err := s.runTool(ctx, j, tools.Call{
 		Args: j.args, Box: place.Box, ExecID: j.exec.ID, Epoch: j.exec.Epoch, Resumed: j.again, Key: j.key,
 		Output: out.take, From: out.from, Mask: j.masker(),
 	})

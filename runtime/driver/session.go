@@ -26,6 +26,7 @@ type session struct {
 	known  []string
 	mask   *secrets.Redactor
 	places *places
+	span   turnSpan
 	log    *slog.Logger
 
 	// ctx ends with the claim, by the cause of that.
@@ -55,9 +56,9 @@ const mostEvents = 64
 func newSession(ctx context.Context, end context.CancelCauseFunc, d *Driver, claim store.Claim) *session {
 	s := &session{
 		Driver: d, claim: claim, state: new(journal.State), ctx: ctx, end: end, events: make(chan func() error, mostEvents),
-		log:   d.options.Log.With("session", claim.Session, "fence", claim.Fence),
 		calls: map[string]*running{}, stopped: map[string]bool{}, held: map[string]bool{},
 	}
+	s.log = slog.New(tracedLog{d.options.Log.Handler(), &s.span}).With("session", claim.Session, "fence", claim.Fence)
 	s.places = newPlaces(d.options.Machines, claim)
 	return s
 }
@@ -106,9 +107,11 @@ func (s *session) load() error {
 		return err
 	}
 	s.agent.Blob = s.blob
+	s.agent.Model = tracedModel{s.agent.Model, s.tracer, s.claim.Session.String()}
 	if err := s.learnClaim(); err != nil {
 		return err
 	}
+	s.beginSpan()
 	if err := s.look(); err != nil {
 		return err
 	}

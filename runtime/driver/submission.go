@@ -47,6 +47,7 @@ func (s *session) join(id uuid.UUID) error {
 		if err := s.take(joining, parts); err != nil {
 			return err
 		}
+		s.joinSpan(joining)
 		s.news.Joining = append(s.news.Joining[:i:i], s.news.Joining[i+1:]...)
 		return nil
 	}
@@ -94,7 +95,9 @@ func (s *session) finish(body *journalv1.Body) error {
 	if err := s.commitFor(id, step, body); err != nil {
 		return err
 	}
-	s.log.InfoContext(s.ctx, "submission settled", "submission", id, "outcome", body.GetSubmissionSettled().GetOutcome().String())
+	outcome := body.GetSubmissionSettled().GetOutcome().String()
+	s.log.InfoContext(s.ctx, "submission settled", "submission", id, "outcome", outcome)
+	s.endSpan(outcome, nil)
 	return s.begin()
 }
 
@@ -110,5 +113,6 @@ func (s *session) begin() error {
 	if err := s.learnClaim(); err != nil {
 		return err
 	}
+	s.beginSpan()
 	return s.look()
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/apikey"
@@ -29,7 +31,9 @@ type Options struct {
 	SSE  SSEOptions
 	// EventBytes bounds what all clients' events may take at the same time, on their way. 64 MiB.
 	EventBytes int64
-	Log        *slog.Logger
+	// Traces takes spans of requests. Nil: there are none, and a caller's trace is only handed on.
+	Traces trace.TracerProvider
+	Log    *slog.Logger
 }
 
 // Gateway answers the API of flyfleet.runtime.v1 and GET /v1/sessions/{session}/events. Close it.
@@ -70,6 +74,9 @@ func New(o Options) (*Gateway, error) {
 	if o.Agent == nil {
 		o.Agent = func(string) bool { return true }
 	}
+	if o.Traces == nil {
+		o.Traces = noop.NewTracerProvider()
+	}
 	if o.EventBytes < pageBytes {
 		o.EventBytes = 64 << 20
 	}
@@ -79,7 +86,8 @@ func New(o Options) (*Gateway, error) {
 	}
 	g.life, g.stop = context.WithCancelCause(context.Background())
 	mux := http.NewServeMux()
-	mux.Handle(runtimev1connect.NewRuntimeServiceHandler(&service{Gateway: g}, connect.WithReadMaxBytes(int(g.door.options.MaxBody))))
+	mux.Handle(runtimev1connect.NewRuntimeServiceHandler(&service{Gateway: g}, connect.WithReadMaxBytes(int(g.door.options.MaxBody)),
+		connect.WithInterceptors(tracing(o.Traces.Tracer(scopeName)))))
 	mux.Handle("GET /v1/sessions/{session}/events", g.streaming(g.door.Events(g.open, g.sse)))
 	g.handler = g.door.Wrap(mux)
 	return g, nil

@@ -55,6 +55,7 @@ func (s *service) Submit(ctx context.Context, r *connect.Request[runtimev1.Submi
 	if err := s.seal(ctx, in, r.Msg); err != nil {
 		return nil, err
 	}
+	in.Trace = traceparent(ctx)
 	made, err := s.store.Submit(ctx, *in)
 	if err != nil {
 		return nil, s.failed(ctx, subject(err), err)

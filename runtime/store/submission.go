@@ -66,6 +66,8 @@ type Input struct {
 	Credentials *Sealed
 	// Blobs are the digests of its attachments, stored by PutBlob before.
 	Blobs [][]byte
+	// Trace is the span that the work continues, a traceparent of W3C's Trace Context; "" is none.
+	Trace string
 }
 
 // Sealed is a secret under a key that the store does not have.
@@ -103,6 +105,8 @@ type Submission struct {
 	// Outcome of a settled one.
 	Outcome   journalv1.SettledOutcome
 	CreatedAt time.Time
+	// Trace is Input.Trace of the Submit that made it.
+	Trace string
 }
 
 func submissionOf(row statement.Submission, remainingMs int64) Submission {
@@ -111,6 +115,7 @@ func submissionOf(row statement.Submission, remainingMs int64) Submission {
 		State: SubmissionState(row.State), Joins: orZero(row.Joins), Cancelled: row.CancelAt != nil, Limited: row.DeadlineAt != nil, Attempts: int(row.Attempts),
 		Terminal: row.Terminal, InputSeq: orZero(row.InputSeq), SettledSeq: orZero(row.SettledSeq),
 		Outcome: journalv1.SettledOutcome(orZero(row.Outcome)), CreatedAt: row.CreatedAt,
+		Trace: orZero(row.Traceparent),
 	}
 	if u.Limited {
 		u.Remaining = time.Duration(remainingMs) * time.Millisecond
@@ -198,6 +203,9 @@ func insert(ctx context.Context, q *statement.Queries, id uuid.UUID, in Input, s
 	if in.TimeLimit > 0 {
 		ms := in.TimeLimit.Milliseconds()
 		arg.TimeLimitMs = &ms
+	}
+	if in.Trace != "" {
+		arg.Traceparent = &in.Trace
 	}
 	switch in.Policy {
 	case PolicyReject:

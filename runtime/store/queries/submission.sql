@@ -17,10 +17,10 @@ SELECT id FROM submissions WHERE session_id = @session_id AND state <> 5 ORDER B
 SELECT id FROM submissions WHERE session_id = @session_id AND state = 2 AND cancel_at IS NULL;
 
 -- name: InsertSubmission :one
-INSERT INTO submissions (id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, joins, time_limit_ms)
+INSERT INTO submissions (id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, joins, time_limit_ms, traceparent)
 VALUES (@id, @tenant_id, @session_id, @idem_key, @payload_sha, @payload,
   1 + (SELECT coalesce(max(s.ordinal), 0) FROM submissions s WHERE s.session_id = @session_id),
-  sqlc.narg(joins), sqlc.narg(time_limit_ms))
+  sqlc.narg(joins), sqlc.narg(time_limit_ms), sqlc.narg(traceparent))
 RETURNING *;
 
 -- name: InsertCredentials :exec

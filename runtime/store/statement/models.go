@@ -100,4 +100,5 @@ type Submission struct {
 	Outcome     *int16
 	CreatedAt   time.Time
 	SettledAt   *time.Time
+	Traceparent *string
 }

@@ -70,7 +70,7 @@ func (q *Queries) CountAttempts(ctx context.Context, sessions []uuid.UUID) error
 }
 
 const GetSubmission = `-- name: GetSubmission :one
-SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
+SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
 FROM submissions WHERE id = $1 AND tenant_id = $2
 `
 
@@ -107,6 +107,7 @@ func (q *Queries) GetSubmission(ctx context.Context, arg GetSubmissionParams) (G
 		&i.Submission.Outcome,
 		&i.Submission.CreatedAt,
 		&i.Submission.SettledAt,
+		&i.Submission.Traceparent,
 		&i.RemainingMs,
 	)
 	return i, err
@@ -135,11 +136,11 @@ func (q *Queries) InsertCredentials(ctx context.Context, arg InsertCredentialsPa
 }
 
 const InsertSubmission = `-- name: InsertSubmission :one
-INSERT INTO submissions (id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, joins, time_limit_ms)
+INSERT INTO submissions (id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, joins, time_limit_ms, traceparent)
 VALUES ($1, $2, $3, $4, $5, $6,
   1 + (SELECT coalesce(max(s.ordinal), 0) FROM submissions s WHERE s.session_id = $3),
-  $7, $8)
-RETURNING id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, state, joins, time_limit_ms, deadline_at, cancel_at, attempts, terminal, input_seq, settled_seq, outcome, created_at, settled_at
+  $7, $8, $9)
+RETURNING id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, state, joins, time_limit_ms, deadline_at, cancel_at, attempts, terminal, input_seq, settled_seq, outcome, created_at, settled_at, traceparent
 `
 
 type InsertSubmissionParams struct {
@@ -151,6 +152,7 @@ type InsertSubmissionParams struct {
 	Payload     []byte
 	Joins       *uuid.UUID
 	TimeLimitMs *int64
+	Traceparent *string
 }
 
 func (q *Queries) InsertSubmission(ctx context.Context, arg InsertSubmissionParams) (Submission, error) {
@@ -163,6 +165,7 @@ func (q *Queries) InsertSubmission(ctx context.Context, arg InsertSubmissionPara
 		arg.Payload,
 		arg.Joins,
 		arg.TimeLimitMs,
+		arg.Traceparent,
 	)
 	var i Submission
 	err := row.Scan(
@@ -185,12 +188,13 @@ func (q *Queries) InsertSubmission(ctx context.Context, arg InsertSubmissionPara
 		&i.Outcome,
 		&i.CreatedAt,
 		&i.SettledAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
 
 const Joinable = `-- name: Joinable :many
-SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, 0::bigint AS remaining_ms FROM submissions
+SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, 0::bigint AS remaining_ms FROM submissions
 WHERE submissions.session_id = $1 AND submissions.state = 1 AND submissions.cancel_at IS NULL
   AND submissions.joins = (SELECT r.id FROM submissions r WHERE r.session_id = $1 AND r.state = 2)
 ORDER BY submissions.ordinal
@@ -230,6 +234,7 @@ func (q *Queries) Joinable(ctx context.Context, sessionID uuid.UUID) ([]Joinable
 			&i.Submission.Outcome,
 			&i.Submission.CreatedAt,
 			&i.Submission.SettledAt,
+			&i.Submission.Traceparent,
 			&i.RemainingMs,
 		); err != nil {
 			return nil, err
@@ -254,7 +259,7 @@ func (q *Queries) JoinableSubmission(ctx context.Context, sessionID uuid.UUID) (
 }
 
 const ListSubmissions = `-- name: ListSubmissions :many
-SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
+SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
 FROM submissions WHERE session_id = $1 AND tenant_id = $2 AND ordinal > $3 ORDER BY ordinal LIMIT $4
 `
 
@@ -304,6 +309,7 @@ func (q *Queries) ListSubmissions(ctx context.Context, arg ListSubmissionsParams
 			&i.Submission.Outcome,
 			&i.Submission.CreatedAt,
 			&i.Submission.SettledAt,
+			&i.Submission.Traceparent,
 			&i.RemainingMs,
 		); err != nil {
 			return nil, err
@@ -329,7 +335,7 @@ func (q *Queries) OpenSubmission(ctx context.Context, sessionID uuid.UUID) (uuid
 }
 
 const OpenSubmissions = `-- name: OpenSubmissions :many
-SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
+SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
 FROM submissions WHERE session_id = $1 AND tenant_id = $2 AND state <> 5 ORDER BY ordinal LIMIT $3
 `
 
@@ -373,6 +379,7 @@ func (q *Queries) OpenSubmissions(ctx context.Context, arg OpenSubmissionsParams
 			&i.Submission.Outcome,
 			&i.Submission.CreatedAt,
 			&i.Submission.SettledAt,
+			&i.Submission.Traceparent,
 			&i.RemainingMs,
 		); err != nil {
 			return nil, err
@@ -386,7 +393,7 @@ func (q *Queries) OpenSubmissions(ctx context.Context, arg OpenSubmissionsParams
 }
 
 const RunningSubmissions = `-- name: RunningSubmissions :many
-SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
+SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
 FROM submissions WHERE session_id = ANY($1::uuid[]) AND state IN (2, 4)
 `
 
@@ -424,6 +431,7 @@ func (q *Queries) RunningSubmissions(ctx context.Context, sessions []uuid.UUID) 
 			&i.Submission.Outcome,
 			&i.Submission.CreatedAt,
 			&i.Submission.SettledAt,
+			&i.Submission.Traceparent,
 			&i.RemainingMs,
 		); err != nil {
 			return nil, err
@@ -454,7 +462,7 @@ func (q *Queries) ShiftDeadlines(ctx context.Context, arg ShiftDeadlinesParams) 
 }
 
 const SubmissionByKey = `-- name: SubmissionByKey :one
-SELECT id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, state, joins, time_limit_ms, deadline_at, cancel_at, attempts, terminal, input_seq, settled_seq, outcome, created_at, settled_at FROM submissions WHERE session_id = $1 AND idem_key = $2
+SELECT id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, state, joins, time_limit_ms, deadline_at, cancel_at, attempts, terminal, input_seq, settled_seq, outcome, created_at, settled_at, traceparent FROM submissions WHERE session_id = $1 AND idem_key = $2
 `
 
 type SubmissionByKeyParams struct {
@@ -485,6 +493,7 @@ func (q *Queries) SubmissionByKey(ctx context.Context, arg SubmissionByKeyParams
 		&i.Outcome,
 		&i.CreatedAt,
 		&i.SettledAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
