@@ -106,6 +106,11 @@ func (w *weigher) through(name string) bool {
 // then.
 func archiveOf(entries []*treeEntry) ([]byte, error) {
 	var b bytes.Buffer
+	room := 2 << 10
+	for _, e := range entries {
+		room += 1<<10 + len(e.content)
+	}
+	b.Grow(room)
 	w := tar.NewWriter(&b)
 	for _, e := range entries {
 		h := e.header

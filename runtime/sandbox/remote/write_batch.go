@@ -93,11 +93,15 @@ func stageOf(clean string) string {
 	return spell(clean)
 }
 
-// archive has each file below its staging directory.
+// archive has each file below its staging directory. Where there is but one, the machine chooses where that is.
 func (b batch) archive() ([]byte, error) {
 	entries := make([]*treeEntry, len(b.files))
 	for k, f := range b.files {
-		name := strings.TrimLeft(path.Join(b.stages[f.stage], path.Base(f.name)), "/")
+		stage := b.stages[f.stage]
+		if len(b.stages) == 1 {
+			stage = path.Base(stage)
+		}
+		name := strings.TrimLeft(path.Join(stage, path.Base(f.name)), "/")
 		entries[k] = &treeEntry{
 			header:  tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: f.mode, Size: int64(len(f.data)), Format: tar.FormatGNU},
 			content: f.data,
@@ -192,6 +196,15 @@ func (b batch) judge(words []string, modes map[string]int64) (good, special []in
 	return good, special, nil
 }
 
+// places are where the batch's staging may be: for the files of one directory also beside it, where it is missing.
+func (b batch) places() []string {
+	if len(b.stages) != 1 {
+		return b.stages
+	}
+	stage := path.Clean(b.stages[0])
+	return append(slices.Clip(b.stages), stageOf(path.Join(path.Dir(path.Dir(stage)), path.Base(stage))))
+}
+
 // runBatch returns the words of the answer, at least one.
 func (o operation) runBatch(ctx context.Context, b batch, label string) ([]string, error) {
 	archive, err := b.archive()
@@ -200,7 +213,7 @@ func (o operation) runBatch(ctx context.Context, b batch, label string) ([]strin
 	}
 	dir := o.start(b.files[0].name)
 	answer, err := o.run(ctx, job{script: batchScript, part: label, dir: dir, args: b.args(), stdin: archive})
-	o.cleanUp(ctx, err, b.id, job{script: unstageScript, part: label + "d", dir: dir, args: b.stages})
+	o.cleanUp(ctx, err, b.id, job{script: unstageScript, part: label + "d", dir: dir, args: b.places()})
 	if err != nil {
 		return nil, err
 	}

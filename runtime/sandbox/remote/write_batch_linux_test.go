@@ -97,7 +97,11 @@ func (c stalled) Write(p []byte) (int, error) {
 func TestABatchOfWritesThatEndsInTheMiddleLeavesNothing(t *testing.T) {
 	const killBatch = `for d in /proc/[0-9]*; do case "$(tr '\0' ' ' <"$d/cmdline" 2>/dev/null)" in "sh -c "*"rename""() {"*) kill -9 "${d#/proc/}" ;; esac; done; exit 0`
 	onBoth(t, func(t *testing.T, m *machine, s *remote.Sandbox) {
-		for _, how := range []string{"killed", "left"} {
+		for _, c := range []struct {
+			how  string
+			dirs []string
+		}{{"killed", []string{"", "d/"}}, {"killed", []string{"new/"}}, {"left", []string{"", "d/"}}, {"left", []string{"new/"}}} {
+			how := c.how
 			free := make(chan struct{})
 			room := int64(3 << 20)
 			o := m.options()
@@ -113,7 +117,7 @@ func TestABatchOfWritesThatEndsInTheMiddleLeavesNothing(t *testing.T) {
 			sh(t, s, "cd "+s.Dir()+"; mkdir -p d; echo old > f0; echo old > d/f1")
 			var files []sandbox.File
 			for i := range 8 {
-				files = append(files, sandbox.File{Name: fmt.Sprintf("%sf%d", []string{"", "d/"}[i%2], i), Content: bytes.Repeat([]byte("new"), 300_000)})
+				files = append(files, sandbox.File{Name: fmt.Sprintf("%sf%d", c.dirs[i%len(c.dirs)], i), Content: bytes.Repeat([]byte("new"), 300_000)})
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
