@@ -26,8 +26,7 @@ const (
 	scope   = "bench"
 )
 
-// Control is the control server as it ships, keeper and server, with its spool on the disk of the
-// temporary directory.
+// Control is the control server as it ships, keeper and server.
 type Control struct {
 	Keeper, Server int
 	Client         *client.Client
@@ -40,8 +39,14 @@ type Control struct {
 	key     token.SigningKey
 }
 
-// Start runs bin/flyfleet-controlserver until the benchmark ends.
+// Start runs bin/flyfleet-controlserver until the benchmark ends, on the disk of the temporary directory.
 func Start(b *testing.B) *Control {
+	b.Helper()
+	return StartIn(b, b.TempDir())
+}
+
+// StartIn does so in a directory that is there.
+func StartIn(b *testing.B, dir string) *Control {
 	b.Helper()
 	binary, err := filepath.Abs("../../bin/flyfleet-controlserver")
 	if err != nil {
@@ -50,7 +55,6 @@ func Start(b *testing.B) *Control {
 	if _, err := os.Stat(binary); err != nil {
 		b.Fatalf("%v: run make build", err)
 	}
-	dir := b.TempDir()
 	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {
 		if err := os.Chmod(d, 0o755); err != nil { // the exec user must get through
 			b.Fatal(err)

@@ -18,8 +18,11 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox/remote"
 )
 
-// rounds are taken of each figure, floor and sandbox in turn, so that a neighbour's load meets both.
-const rounds = 7
+// Rounds that are taken of each figure, floor and sandbox in turn, so that a neighbour's load meets both: more of what is short.
+const (
+	rounds      = 7
+	shortRounds = 25
+)
 
 func TestMain(m *testing.M) { os.Exit(figure.Main(m)) }
 
@@ -33,7 +36,11 @@ type box struct {
 
 func open(b *testing.B) *box {
 	b.Helper()
-	c := control.Start(b)
+	return openOn(b, control.Start(b))
+}
+
+func openOn(b *testing.B, c *control.Control) *box {
+	b.Helper()
 	counted := &calls{}
 	options := c.Options()
 	options.Dial = counted.around(options.Dial)
@@ -57,7 +64,7 @@ func took(b *testing.B, call func() error) float64 {
 }
 
 // against measures a call and its floor in turn.
-func against(b *testing.B, name string, call, bare func() error) {
+func against(b *testing.B, name string, rounds int, call, bare func() error) {
 	b.Helper()
 	var values, floors []float64
 	for round := range rounds + 1 {
@@ -106,7 +113,7 @@ func BenchmarkStat(b *testing.B) {
 	if err := x.writeAll(b.Context(), list); err != nil {
 		b.Fatal(err)
 	}
-	against(b, "stat200", func() error {
+	against(b, "stat200", shortRounds, func() error {
 		stated, err := x.StatMany(b.Context(), names)
 		for _, s := range stated {
 			if err == nil {
@@ -115,23 +122,6 @@ func BenchmarkStat(b *testing.B) {
 		}
 		return err
 	}, x.exec(b.Context()))
-}
-
-// BenchmarkWriteSmall prints write_small_200: WriteFiles of 200 new files of 1 KiB, and replace_small_200: the same over files
-// that are there, which a journaling file system may first write out. The floor of both is one exec over the same wire.
-func BenchmarkWriteSmall(b *testing.B) {
-	x := open(b)
-	round := 0
-	against(b, "write_small_200", func() error {
-		round++
-		list, _ := files(fmt.Sprintf("new-%d", round), 200, 1<<10)
-		return x.writeAll(b.Context(), list)
-	}, x.exec(b.Context()))
-	list, _ := files("old", 200, 1<<10)
-	if err := x.writeAll(b.Context(), list); err != nil {
-		b.Fatal(err)
-	}
-	against(b, "replace_small_200", func() error { return x.writeAll(b.Context(), list) }, x.exec(b.Context()))
 }
 
 // BenchmarkMuch prints write_100MiB and read_100MiB: a whole file. The floor is a copy on the same disk.
@@ -147,10 +137,10 @@ func BenchmarkMuch(b *testing.B) {
 		_, err := floor.Copy(source, copied)
 		return err
 	}
-	against(b, "write_100MiB", func() error {
+	against(b, "write_100MiB", rounds, func() error {
 		return x.WriteFile(b.Context(), "much", content, sandbox.WriteOptions{})
 	}, bare)
-	against(b, "read_100MiB", func() error {
+	against(b, "read_100MiB", rounds, func() error {
 		got, err := x.ReadFile(b.Context(), "much", sandbox.Part{})
 		if err == nil && !bytes.Equal(got, content) {
 			err = fmt.Errorf("%d bytes that differ", len(got))
@@ -172,7 +162,7 @@ func BenchmarkList(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	against(b, "list_10000", func() error {
+	against(b, "list_10000", rounds, func() error {
 		infos, err := x.ReadDir(b.Context(), "list")
 		if err == nil && len(infos) != many {
 			err = fmt.Errorf("%d entries", len(infos))
