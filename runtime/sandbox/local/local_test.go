@@ -38,7 +38,9 @@ func harness() sandboxtest.Harness {
 		Name: "local",
 		Open: func(t testing.TB) sandbox.Sandbox { return openAt(t, t.TempDir()) },
 		Absent: map[sandboxtest.Fixture]string{
-			sandboxtest.Again: "its ids live and end with its process",
+			sandboxtest.Again:   "its ids live and end with its process",
+			sandboxtest.Owned:   "who has it is its only owner",
+			sandboxtest.Restart: "its commands and ids live and end with its process",
 		},
 	}
 	h.Denied = h.Open

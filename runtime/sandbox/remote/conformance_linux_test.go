@@ -14,6 +14,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox/remote"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox/sandboxtest"
 	"github.com/flyfleet/terraform-provider-flyfleet/wire"
+	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
 )
 
 // way is how a client's connection to a machine is made.
@@ -22,19 +23,29 @@ type way func(ctx context.Context) (net.Conn, error)
 // harness is the suite's access to a machine.
 func harness(t *testing.T, name string, m *machine, w way) sandboxtest.Harness {
 	t.Helper()
-	box := func(t testing.TB, dir string) sandbox.Sandbox {
-		o := m.options()
+	openAs := func(t testing.TB, dir string, o client.Options) sandbox.Sandbox {
 		if w != nil {
 			o.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return w(ctx) }
 		}
 		return m.box(t, remote.Options{Machine: o, Dir: dir})
 	}
+	box := func(t testing.TB, dir string) sandbox.Sandbox { return openAs(t, dir, m.options()) }
 	atHome := func(t testing.TB) sandbox.Sandbox { return box(t, m.fresh(t, "/workspace")) }
 	h := sandboxtest.Harness{
 		Name: name, Open: atHome, Denied: atHome, Latency: 50 * time.Millisecond,
-		Full:   func(t testing.TB) sandbox.Sandbox { return box(t, m.fresh(t, "/small")) },
-		Again:  func(t testing.TB, b sandbox.Sandbox) sandbox.Sandbox { return box(t, b.Dir()) },
-		Absent: map[sandboxtest.Fixture]string{},
+		Full:  func(t testing.TB) sandbox.Sandbox { return box(t, m.fresh(t, "/small")) },
+		Again: func(t testing.TB, b sandbox.Sandbox) sandbox.Sandbox { return box(t, b.Dir()) },
+		Owned: func(t testing.TB) func(uint64) sandbox.Sandbox {
+			dir := m.fresh(t, "/workspace")
+			o := m.optionsOf("s" + dir)
+			return func(owner uint64) sandbox.Sandbox {
+				o := o
+				o.Fence = owner
+				return openAs(t, dir, o)
+			}
+		},
+		Restart: m.restart,
+		Absent:  map[sandboxtest.Fixture]string{},
 	}
 	if !m.small {
 		h.Full, h.Absent[sandboxtest.Full] = nil, "only root may mount a small file system"
@@ -88,6 +99,7 @@ func TestConformanceWhileTheServerDies(t *testing.T) {
 	m := boot(t, coreutils)
 	k := newKiller(t, m, 97)
 	h := harness(t, "remote on a dying server", m, k.connect)
+	h.Restart, h.Absent[sandboxtest.Restart] = nil, "what kills the server needs the machine"
 	open := h.Open
 	h.Open = func(t testing.TB) sandbox.Sandbox {
 		k.inCase.Store(0)

@@ -128,7 +128,9 @@ const (
 
 // machine is a running machine with a real control server.
 type machine struct {
-	runner.Instance
+	runner runner.Runner
+	spec   runner.Spec
+	boot   atomic.Pointer[runner.Instance] // its present life
 
 	key   token.SigningKey
 	boxes atomic.Int64
@@ -178,29 +180,58 @@ func boot(t testing.TB, u userland) *machine {
 	t.Cleanup(func() { takeDown(t, r, dir) })
 	image := u.image(t)
 	digest := runnertest.Digest(t, image)
-	m.Instance, err = r.Start(t.Context(), runner.Spec{
+	m.runner, m.spec = r, runner.Spec{
 		App: appName, MachineID: machineName, InstanceID: "i1", Network: "net", Region: "ams", MemoryMB: 512,
 		PrivateIP: netip.MustParseAddr("fdaa::2"), Dir: filepath.Join(dir, "machine"), Fresh: true,
 		ImageRef: "registry.example/tenant@" + digest, ImageDigest: digest, Image: image,
 		Argv:   []string{ociimage.ControlServerPath, "serve"},
 		Env:    []string{"FLYFLEET_TRUST=" + root.Trust(), "FLY_APP_NAME=" + appName, "FLY_MACHINE_ID=" + machineName, "FLYFLEET_GRACE=2s"},
 		Mounts: mounts, WorkDir: "/",
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := m.Kill(); err != nil {
-			t.Error(err)
-		}
-		m.Wait()
-	})
+	m.start(t)
+	t.Cleanup(m.kill(t))
 	if m.small = len(mounts) > 1; m.small {
 		m.root(t, "chown 10000:10000 /small")
 	}
 	m.serves(t)
 	m.own = m.box(t, remote.Options{Dir: "/"})
 	return m
+}
+
+func (m *machine) start(t testing.TB) {
+	t.Helper()
+	i, err := m.runner.Start(t.Context(), m.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.boot.Store(&i)
+}
+
+func (m *machine) kill(t testing.TB) func() {
+	return func() {
+		i := *m.boot.Load()
+		if err := i.Kill(); err != nil {
+			t.Error(err)
+		}
+		i.Wait()
+	}
+}
+
+// restart ends all processes at once and boots again on the same volumes.
+func (m *machine) restart(t testing.TB) {
+	t.Helper()
+	m.kill(t)()
+	m.spec.Fresh = false
+	m.start(t)
+	m.serves(t)
+}
+
+func (m *machine) Exec(ctx context.Context, r runner.ExecRequest) (runner.ExecResult, error) {
+	return (*m.boot.Load()).Exec(ctx, r)
+}
+
+func (m *machine) Dial(ctx context.Context, port int) (net.Conn, error) {
+	return (*m.boot.Load()).Dial(ctx, port)
 }
 
 func takeDown(t testing.TB, r runner.Runner, dir string) {
@@ -258,7 +289,9 @@ func (m *machine) root(t testing.TB, script string) string {
 	return strings.TrimSpace(string(r.Stdout))
 }
 
-func (m *machine) options() client.Options {
+func (m *machine) options() client.Options { return m.optionsOf(scope) }
+
+func (m *machine) optionsOf(scope string) client.Options {
 	return client.Options{
 		Address: "tenant-a.flycast:8080", Scope: scope,
 		Dial:   func(ctx context.Context, _, _ string) (net.Conn, error) { return m.Dial(ctx, wire.ControlPort) },

@@ -39,7 +39,7 @@ func TestGuideNamesWhatIsThere(t *testing.T) {
 			t.Errorf("the guide does not name %s", concept)
 		}
 	}
-	for _, f := range []Fixture{Again, Full, Denied} {
+	for _, f := range fixtures {
 		if !strings.Contains(page, "| `"+string(f)+"` |") {
 			t.Errorf("the guide does not tell of the fixture %s", f)
 		}

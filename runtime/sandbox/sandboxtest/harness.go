@@ -34,6 +34,12 @@ type Harness struct {
 	// Denied is Open where both commands and file operations are those of an ordinary user, whom
 	// permissions hold.
 	Denied func(t testing.TB) sandbox.Sandbox
+	// Owned opens a session of its own, as Open does, and gives the sandbox of each of its owners; one with a
+	// higher number, from 1, took the session over from those with lower ones.
+	Owned func(t testing.TB) func(owner uint64) sandbox.Sandbox
+	// Restart restarts the computer of the sandboxes that Open and Owned gave, at once, as when its power fails: nothing
+	// on it is told. It returns when the computer answers again. A harness that has it has Owned.
+	Restart func(t testing.TB)
 	// Absent says why a fixture is nil. One that is nil without a reason fails the run.
 	Absent map[Fixture]string
 
@@ -48,10 +54,14 @@ type Fixture string
 
 // The fixtures.
 const (
-	Again  Fixture = "Again"
-	Full   Fixture = "Full"
-	Denied Fixture = "Denied"
+	Again   Fixture = "Again"
+	Full    Fixture = "Full"
+	Denied  Fixture = "Denied"
+	Owned   Fixture = "Owned"
+	Restart Fixture = "Restart"
 )
+
+var fixtures = []Fixture{Again, Full, Denied, Owned, Restart}
 
 // Case is one thing that must hold.
 type Case struct {
@@ -127,6 +137,8 @@ func (h Harness) RunCase(t testing.TB, c Case) {
 		open = h.Full
 	case Denied:
 		open = h.Denied
+	case Owned:
+		open = func(testing.TB) sandbox.Sandbox { return nil } // the case opens its owners
 	}
 	patience := cmp.Or(h.Patience, 2*time.Minute)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("the case took more than %v", patience))
@@ -142,6 +154,10 @@ func (h Harness) has(f Fixture) bool {
 		return h.Full != nil
 	case Denied:
 		return h.Denied != nil
+	case Owned:
+		return h.Owned != nil
+	case Restart:
+		return h.Restart != nil
 	}
 	return false
 }
@@ -150,10 +166,13 @@ func (h Harness) check() error {
 	if h.Name == "" || h.Open == nil {
 		return errors.New("a Harness needs Name and Open")
 	}
-	for _, f := range []Fixture{Again, Full, Denied} {
+	for _, f := range fixtures {
 		if !h.has(f) && h.Absent[f] == "" {
 			return fmt.Errorf("%s has no fixture %s, and Absent does not say why", h.Name, f)
 		}
+	}
+	if h.has(Restart) && !h.has(Owned) {
+		return fmt.Errorf("%s has the fixture %s without %s", h.Name, Restart, Owned)
 	}
 	return nil
 }
@@ -164,5 +183,6 @@ var concepts = map[string][]Case{
 	"mkdir": mkdirCases, "remove": removeCases,
 	"exec": execCases, "follow": followCases, "signals": signalCases, "limits": limitCases, "input": inputCases,
 	"terminal": terminalCases, "describe": describeCases,
-	"once": onceCases, "batches": batchCases, "trees": treeCases, "concurrency": concurrencyCases, "full": fullCases, "denied": deniedCases,
+	"once": onceCases, "batches": batchCases, "trees": treeCases, "concurrency": concurrencyCases,
+	"full": fullCases, "denied": deniedCases, "owners": ownersCases, "restart": restartCases,
 }

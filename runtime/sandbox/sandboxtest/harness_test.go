@@ -47,7 +47,7 @@ func TestAbsentFixtureNeedsAReasonAndItsCasesAreNamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), string(Again)) {
 		t.Fatalf("a fixture without a reason is taken: %v", err)
 	}
-	h.Absent = map[Fixture]string{Again: "it has no memory", Full: "no small disk"}
+	h.Absent = map[Fixture]string{Again: "it has no memory", Full: "no small disk", Owned: "one owner", Restart: "it cannot"}
 	if err := h.check(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,13 +59,16 @@ func TestAbsentFixtureNeedsAReasonAndItsCasesAreNamed(t *testing.T) {
 	for _, c := range not {
 		count[c.Needs]++
 	}
-	if count[Full] != len(fullCases) || count[Again] != len(onceVerbs) || count[Denied] != 0 {
+	if count[Full] != len(fullCases) || count[Again] != len(onceVerbs) || count[Denied] != 0 ||
+		count[Owned] != len(ownersCases) || count[Restart] != len(restartCases) {
 		t.Errorf("not run: %v", count)
 	}
 }
 
-func TestHarnessWithoutNameOrOpenIsRefused(t *testing.T) {
-	for _, h := range []Harness{{}, {Name: "none"}, {Open: openNone}} {
+func TestHarnessThatLacksWhatItNeedsIsRefused(t *testing.T) {
+	why := map[Fixture]string{Again: "no", Full: "no", Denied: "no", Owned: "no"}
+	restarts := Harness{Name: "restarts without owners", Open: openNone, Absent: why, Restart: func(testing.TB) {}}
+	for _, h := range []Harness{{}, {Name: "none"}, {Open: openNone}, restarts} {
 		if h.check() == nil {
 			t.Errorf("%+v is taken", h)
 		}

@@ -35,18 +35,17 @@ func TestEachBrokenBackendFailsItsCase(t *testing.T) {
 			if !is {
 				t.Fatalf("the suite has no case %q", m.fails)
 			}
-			whole := judge(t, harnessOf(t, nil), c)
-			if whole.Failed() {
-				t.Fatalf("the whole backend fails %q: %s", c, whole.words())
+			if failed, said := sandboxtest.Judge(t, harnessOf(t, nil), c); failed {
+				t.Fatalf("the whole backend fails %q: %s", c, said)
 			}
 			h := harnessOf(t, m.wrap)
 			// Some break a promise to end.
 			h.Patience = 5 * time.Second
-			broken := judge(t, h, c)
-			if !broken.Failed() {
+			failed, said := sandboxtest.Judge(t, h, c)
+			if !failed {
 				t.Fatalf("%q does not see it", c)
 			}
-			t.Log(broken.words())
+			t.Log(said)
 		})
 	}
 }
