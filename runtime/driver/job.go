@@ -174,16 +174,17 @@ func isUnavailable(err error) bool {
 }
 
 // masker masks one text that comes in pieces. After the last one another text may follow.
-func (j job) masker() func(raw []byte, last bool) ([]byte, int) {
+func (j job) masker() func(raw []byte, last bool) tools.Clean {
 	stream := j.mask.Stream()
-	return func(raw []byte, last bool) ([]byte, int) {
+	return func(raw []byte, last bool) tools.Clean {
 		written := stream.Write(raw)
-		if !last {
-			return written.Data, written.Masks
+		clean := tools.Clean{Data: written.Data, Raw: written.RawLen, Masks: written.Masks}
+		if last {
+			rest := stream.Close()
+			stream = j.mask.Stream()
+			clean = tools.Clean{Data: append(clean.Data, rest.Data...), Raw: clean.Raw + rest.RawLen, Masks: clean.Masks + rest.Masks}
 		}
-		rest := stream.Close()
-		stream = j.mask.Stream()
-		return append(written.Data, rest.Data...), written.Masks + rest.Masks
+		return clean
 	}
 }
 

@@ -40,11 +40,9 @@ func runExec(ctx context.Context, call Call) (Result, error) {
 	var kept Cap
 	masks := 0
 	keep := func(raw []byte, last bool) {
-		if call.Mask != nil {
-			clean, n := call.Mask(raw, last)
-			raw, masks = clean, masks+n
-		}
-		_, _ = kept.Write(raw)
+		clean := call.mask(raw, last)
+		masks += clean.Masks
+		_, _ = kept.Write(clean.Data)
 	}
 	exit, err := process.Follow(ctx, sandbox.Offsets{}, func(out sandbox.Output) error {
 		if out.Missing > 0 {

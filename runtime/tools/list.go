@@ -40,7 +40,7 @@ func runList(ctx context.Context, call Call) (Result, error) {
 		}
 		out = append(out, line(entry)...)
 	}
-	return Result{Content: capped(out)}, nil
+	return call.cut(out), nil
 }
 
 func line(entry sandbox.Info) string {

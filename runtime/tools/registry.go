@@ -44,9 +44,34 @@ type Call struct {
 	// Output gets a command's raw output from From on, as it comes. Nil: nobody wants it.
 	Output func(sandbox.Output) error
 	From   sandbox.Offsets
-	// Mask hides secrets in text that comes in pieces, and counts them; last says that no more comes. What is cut out of a long
-	// result must be masked before it is cut: half a secret is not known as one. Nil: nothing is hidden here.
-	Mask func(raw []byte, last bool) (clean []byte, masks int)
+	// Mask hides secrets in text that comes in pieces; last says that no more comes, and another text may follow. What is cut out
+	// of a long result must be masked before it is cut: half a secret is not known as one. Nil: nothing is hidden here.
+	Mask func(raw []byte, last bool) Clean
+}
+
+// Clean is what is decided of a text that comes in pieces.
+type Clean struct {
+	// Data is what may be shown, and Raw how many bytes of the text it stands for: those after what was decided before.
+	Data []byte
+	Raw  int
+	// Masks is how many secrets were hidden in it.
+	Masks int
+}
+
+func (c Call) mask(raw []byte, last bool) Clean {
+	if c.Mask == nil {
+		return Clean{Data: raw, Raw: len(raw)}
+	}
+	return c.Mask(raw, last)
+}
+
+// masked hides secrets in a text. Of one that was cut off nothing is shown that may be the beginning of a secret.
+func (c Call) masked(text []byte, cut bool) Clean {
+	clean := c.mask(text, !cut)
+	if cut {
+		c.mask(nil, true)
+	}
+	return clean
 }
 
 // Result is what a call came to.

@@ -68,7 +68,11 @@ func runGlob(ctx context.Context, call Call) (Result, error) {
 		return fault(ctx, err)
 	}
 	if len(found.Stdout) == 0 && found.Code != 0 {
-		return failed("%s", capped(found.Stderr)), nil
+		return failed("%s", capped(call.masked(found.Stderr, true).Data)), nil
+	}
+	if found.Truncated() {
+		// The last name may be half a one.
+		found.Stdout = found.Stdout[:bytes.LastIndexByte(found.Stdout, 0)+1]
 	}
 	var names []string
 	for _, name := range strings.Split(strings.TrimSuffix(string(found.Stdout), "\x00"), "\x00") {
@@ -78,12 +82,12 @@ func runGlob(ctx context.Context, call Call) (Result, error) {
 		}
 	}
 	slices.Sort(names)
-	return Result{Content: globbed(names, found.Truncated())}, nil
+	return globbed(call, names, found.Truncated()), nil
 }
 
-func globbed(names []string, truncated bool) []byte {
+func globbed(call Call, names []string, truncated bool) Result {
 	if len(names) == 0 && !truncated {
-		return []byte("[nothing matches]")
+		return Result{Content: []byte("[nothing matches]")}
 	}
 	var out []byte
 	for _, name := range names[:min(len(names), globMost)] {
@@ -95,7 +99,13 @@ func globbed(names []string, truncated bool) []byte {
 	if truncated {
 		out = append(out, "[there are too many files to look through all: begin deeper]\n"...)
 	}
-	return capped(out)
+	return call.cut(out)
+}
+
+// cut is a whole result, masked and then bounded.
+func (c Call) cut(whole []byte) Result {
+	clean := c.masked(whole, false)
+	return Result{Content: capped(clean.Data), Masks: clean.Masks}
 }
 
 func runGrep(ctx context.Context, call Call) (Result, error) {
@@ -121,28 +131,29 @@ func runGrep(ctx context.Context, call Call) (Result, error) {
 	}
 	if len(found.Stdout) == 0 {
 		if complaint := bytes.TrimSpace(found.Stderr); len(complaint) > 0 {
-			return failed("%s", capped(complaint)), nil
+			return failed("%s", capped(call.masked(complaint, true).Data)), nil
 		}
 		return Result{Content: []byte("[no line matches]")}, nil
 	}
-	return Result{Content: grepped(found.Stdout)}, nil
+	clean := call.masked(found.Stdout, found.Truncated())
+	return Result{Content: grepped(clean.Data, bytes.Count(found.Stdout, []byte("\n")) > grepMost), Masks: clean.Masks}, nil
 }
 
 // lineMost is how much of one line is told: there are files of one line.
 const lineMost = 500
 
-func grepped(stdout []byte) []byte {
+// grepped are lines that were masked; more: there are lines that are not told.
+func grepped(stdout []byte, more bool) []byte {
 	var out []byte
 	all := bytes.Split(bytes.TrimSuffix(stdout, []byte("\n")), []byte("\n"))
-	for i, line := range all {
-		if i == grepMost {
-			out = append(out, "[there are more: narrow the search]\n"...)
-			break
-		}
+	for _, line := range all[:min(len(all), grepMost)] {
 		if len(line) > lineMost {
 			line = append(wholeEnd(line[:lineMost:lineMost]), "…"...)
 		}
 		out = append(append(out, bytes.TrimPrefix(line, []byte("./"))...), '\n')
+	}
+	if more {
+		out = append(out, "[there are more: narrow the search]\n"...)
 	}
 	return capped(out)
 }
