@@ -6,26 +6,26 @@ import (
 
 // Call is one tool call: of an answer, or nested in a command that called back.
 type Call struct {
-	ID   string `json:"id"`
-	Tool string `json:"tool"`
-	Seq  int64  `json:"seq"`
+	ID   string
+	Tool string
+	Seq  int64
 	// ArgsSHA256 is the digest of the arguments that may run: the model's, or those that a person put in
 	// their place.
-	ArgsSHA256 []byte                `json:"args_sha256"`
-	Class      journalv1.EffectClass `json:"class"`
-	Policy     journalv1.Policy      `json:"policy"`
+	ArgsSHA256 []byte
+	Class      journalv1.EffectClass
+	Policy     journalv1.Policy
 	// Block is the index of its block in the answer; -1 when it is nested.
-	Block int32 `json:"block"`
+	Block int32
 	// Within is the exec that a nested call came from.
-	Within   string    `json:"within,omitempty"`
-	State    CallState `json:"state"`
-	Approval *Approval `json:"approval,omitempty"`
+	Within   string
+	State    CallState
+	Approval *Approval
 	// Key is the idempotency key of a keyed call.
-	Key          string  `json:"key,omitempty"`
-	StartedSeq   int64   `json:"started_seq,omitempty"`
-	StartedFence int64   `json:"started_fence,omitempty"`
-	Exec         *Exec   `json:"exec,omitempty"`
-	Result       *Result `json:"result,omitempty"`
+	Key          string
+	StartedSeq   int64
+	StartedFence int64
+	Exec         *Exec
+	Result       *Result
 }
 
 // CallState is how far a call is.
@@ -63,19 +63,19 @@ func (c *Call) EditedArgs() []byte {
 
 // Approval is a question to a person about one call, and its answer.
 type Approval struct {
-	ID  string `json:"id"`
-	Seq int64  `json:"seq"`
+	ID  string
+	Seq int64
 	// ArgsSHA256 is what was shown.
-	ArgsSHA256  []byte `json:"args_sha256"`
-	ExpiresAtMS int64  `json:"expires_at_ms"`
+	ArgsSHA256  []byte
+	ExpiresAtMS int64
 	// Decision is unspecified while the card is open.
-	Decision journalv1.Decision `json:"decision"`
-	By       string             `json:"by,omitempty"`
-	Reason   string             `json:"reason,omitempty"`
-	Args     []byte             `json:"args,omitempty"`
+	Decision journalv1.Decision
+	By       string
+	Reason   string
+	Args     []byte
 	// Consumed: the call was started with it. An approval is good for one start.
-	Consumed bool `json:"consumed,omitempty"`
-	Redacted bool `json:"redacted,omitempty"`
+	Consumed bool
+	Redacted bool
 }
 
 // Pending reports whether the card is open.
@@ -85,19 +85,19 @@ func (a *Approval) Pending() bool {
 
 // Exec is a command that a call stands for.
 type Exec struct {
-	ID      string `json:"id"`
-	Machine string `json:"machine"`
+	ID      string
+	Machine string
 	// Epoch is the machine's life at the time of the intent.
-	Epoch string    `json:"epoch"`
-	Fence int64     `json:"fence"`
-	State ExecState `json:"state"`
-	Code  int32     `json:"code,omitempty"`
+	Epoch string
+	Fence int64
+	State ExecState
+	Code  int32
 	// Signal ended it; 0 when it exited.
-	Signal int32  `json:"signal,omitempty"`
-	Cause  string `json:"cause,omitempty"`
+	Signal int32
+	Cause  string
 	// Ends are raw byte offsets.
-	StdoutEnd int64 `json:"stdout_end,omitempty"`
-	StderrEnd int64 `json:"stderr_end,omitempty"`
+	StdoutEnd int64
+	StderrEnd int64
 }
 
 // ExecState is how far a command is.
@@ -116,12 +116,12 @@ const (
 
 // Result is what a call came to.
 type Result struct {
-	Seq         int64                 `json:"seq"`
-	Outcome     journalv1.ToolOutcome `json:"outcome"`
-	Content     []byte                `json:"content,omitempty"`
-	Masked      int32                 `json:"masked,omitempty"`
-	Attachments []Attachment          `json:"attachments,omitempty"`
-	Redacted    bool                  `json:"redacted,omitempty"`
+	Seq         int64
+	Outcome     journalv1.ToolOutcome
+	Content     []byte
+	Masked      int32
+	Attachments []Attachment
+	Redacted    bool
 }
 
 // ForkedContent is the result of a call that a fork cut off.

@@ -150,25 +150,3 @@ func summary(s *journal.State) string {
 	}
 	return b.String()
 }
-
-// A checkpoint that a build reads must mean the same in it: whoever changes what State holds changes
-// CheckpointFormat and this file.
-func TestCheckpointFormatIsNamed(t *testing.T) {
-	for _, name := range []string{"turn", "cards", "deaths", "fork", "erased"} {
-		state, err := journal.Fold(golden(t, "testdata/golden/"+name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		now, err := state.Checkpoint()
-		if err != nil {
-			t.Fatal(err)
-		}
-		then := file(t, "testdata/checkpoint/"+name+".json", func() []byte { return now })
-		if then != string(now) {
-			t.Errorf("%s: the checkpoint changed; with it must go CheckpointFormat, then testdata/checkpoint\nthen %s\nnow  %s", name, then, now)
-		}
-		if _, err := journal.Restore([]byte(strings.Replace(then, `"format":1`, `"format":2`, 1))); err == nil {
-			t.Error("a checkpoint of another format is taken")
-		}
-	}
-}

@@ -11,59 +11,59 @@ import (
 // State is what a session's entries add up to. The zero value is a session without entries. Only Apply
 // changes it; everything in it is the reader's to look at, not to write. It is not safe for concurrent use.
 type State struct {
-	Session uuid.UUID `json:"session"`
-	Agent   string    `json:"agent"`
+	Session uuid.UUID
+	Agent   string
 	// Ancestors are the sessions it was forked from, the oldest first.
-	Ancestors []Cut `json:"ancestors,omitempty"`
+	Ancestors []Cut
 	// Seq of the last entry, and the fence it was written under.
-	Seq   int64 `json:"seq"`
-	Fence int64 `json:"fence"`
+	Seq   int64
+	Fence int64
 	// Submissions that were begun or settled, in that order. At most one is open, but for those that joined it.
-	Submissions []*Submission `json:"submissions,omitempty"`
+	Submissions []*Submission
 	// Conversation is what a model may see, in order.
-	Conversation []Item `json:"conversation,omitempty"`
+	Conversation []Item
 	// Calls by id: all there were.
-	Calls map[string]*Call `json:"calls,omitempty"`
+	Calls map[string]*Call
 	// Execs tells the call of an exec.
-	Execs map[string]string `json:"execs,omitempty"`
+	Execs map[string]string
 	// Request is the model call that has no answer yet.
-	Request *Request `json:"request,omitempty"`
+	Request *Request
 	// Trouble is why the model calls since the last answer came to nothing.
-	Trouble *Trouble `json:"trouble,omitempty"`
+	Trouble *Trouble
 	// Answered: the open submission has an answer that asks for nothing more.
-	Answered bool  `json:"answered,omitempty"`
-	Usage    Usage `json:"usage"`
+	Answered bool
+	Usage    Usage
 	// Masked counts the secrets that were masked in results, Redacted the entries that were erased.
-	Masked   int64 `json:"masked,omitempty"`
-	Redacted int64 `json:"redacted,omitempty"`
+	Masked   int64
+	Redacted int64
 
 	// Batch is the last answer's calls and those nested in them.
-	Batch []string `json:"batch,omitempty"`
+	Batch []string
 }
 
 // Cut is where a fork left a session.
 type Cut struct {
-	Session uuid.UUID `json:"session"`
-	Seq     int64     `json:"seq"`
+	Session uuid.UUID
+	Seq     int64
 }
 
 // Submission is one input to the session, from its beginning to its end.
 type Submission struct {
-	ID      uuid.UUID `json:"id"`
-	Ordinal int64     `json:"ordinal"`
+	ID      uuid.UUID
+	Ordinal int64
 	// Joins is the one whose turn its input became a part of; they end together.
-	Joins uuid.UUID `json:"joins,omitzero"`
+	Joins uuid.UUID
 	// InputSeq is 0 for one that was settled before it was begun.
-	InputSeq int64 `json:"input_seq"`
+	InputSeq int64
 	// Attempt of the last turn_started; 0 before the first.
-	Attempt int32 `json:"attempt"`
+	Attempt int32
 	// Outcome is unspecified while it is open.
-	Outcome journalv1.SettledOutcome `json:"outcome"`
-	Error   string                   `json:"error,omitempty"`
+	Outcome journalv1.SettledOutcome
+	Error   string
 	// Unknown calls may have had their effect.
-	Unknown    []string `json:"unknown,omitempty"`
-	SettledSeq int64    `json:"settled_seq,omitempty"`
-	Usage      Usage    `json:"usage"`
+	Unknown    []string
+	SettledSeq int64
+	Usage      Usage
 }
 
 // Open reports whether it is not settled.
@@ -73,10 +73,10 @@ func (s *Submission) Open() bool {
 
 // Usage counts tokens.
 type Usage struct {
-	Input      int64 `json:"input"`
-	Output     int64 `json:"output"`
-	CacheRead  int64 `json:"cache_read"`
-	CacheWrite int64 `json:"cache_write"`
+	Input      int64
+	Output     int64
+	CacheRead  int64
+	CacheWrite int64
 }
 
 func (u *Usage) add(more *journalv1.Usage) {
@@ -93,51 +93,51 @@ func (u Usage) Proto() *journalv1.Usage {
 
 // Item is one piece of the conversation: exactly one of its three is set.
 type Item struct {
-	Seq    int64   `json:"seq"`
-	Input  *Input  `json:"input,omitempty"`
-	Answer *Answer `json:"answer,omitempty"`
+	Seq    int64
+	Input  *Input
+	Answer *Answer
 	// Summary stands for what came before it.
-	Summary *Summary `json:"summary,omitempty"`
+	Summary *Summary
 }
 
 // Input is a person's words and files.
 type Input struct {
-	Submission uuid.UUID `json:"submission"`
-	Parts      []Part    `json:"parts,omitempty"`
-	Redacted   bool      `json:"redacted,omitempty"`
+	Submission uuid.UUID
+	Parts      []Part
+	Redacted   bool
 }
 
 // Part is text, or a file when Attachment is set.
 type Part struct {
-	Text       string      `json:"text,omitempty"`
-	Attachment *Attachment `json:"attachment,omitempty"`
+	Text       string
+	Attachment *Attachment
 }
 
 // Attachment is a file whose bytes are a blob.
 type Attachment struct {
-	Name      string `json:"name"`
-	MediaType string `json:"media_type"`
-	SHA256    []byte `json:"sha256"`
-	Size      int64  `json:"size"`
-	Path      string `json:"path,omitempty"`
+	Name      string
+	MediaType string
+	SHA256    []byte
+	Size      int64
+	Path      string
 }
 
 // Answer is a model's.
 type Answer struct {
-	Provider   string  `json:"provider"`
-	Model      string  `json:"model"`
-	Blocks     []Block `json:"blocks,omitempty"`
-	StopReason string  `json:"stop_reason,omitempty"`
-	ResponseID string  `json:"response_id,omitempty"`
+	Provider   string
+	Model      string
+	Blocks     []Block
+	StopReason string
+	ResponseID string
 	// Calls are the ids of its calls, in the order of its blocks.
-	Calls    []string `json:"calls,omitempty"`
-	Redacted bool     `json:"redacted,omitempty"`
+	Calls    []string
+	Redacted bool
 }
 
 // Block is a piece of an answer in its provider's bytes.
 type Block struct {
-	Kind journalv1.BlockKind `json:"kind"`
-	Raw  []byte              `json:"raw"`
+	Kind journalv1.BlockKind
+	Raw  []byte
 }
 
 // Asked is how many calls the answer asks for.
@@ -157,20 +157,20 @@ func (a *Answer) Torn() bool { return !a.Redacted && len(a.Calls) < a.Asked() }
 
 // Summary is a compaction's.
 type Summary struct {
-	UptoSeq int64  `json:"upto_seq"`
-	Text    []byte `json:"text"`
+	UptoSeq int64
+	Text    []byte
 }
 
 // Request is a model call in flight.
 type Request struct {
-	Seq      int64  `json:"seq"`
-	Fence    int64  `json:"fence"`
-	Provider string `json:"provider"`
-	Model    string `json:"model"`
-	SHA256   []byte `json:"sha256"`
-	Attempt  int32  `json:"attempt"`
+	Seq      int64
+	Fence    int64
+	Provider string
+	Model    string
+	SHA256   []byte
+	Attempt  int32
 	// Partial is how many bytes of the answer viewers were shown.
-	Partial int64 `json:"partial,omitempty"`
+	Partial int64
 }
 
 // Reasons of model_aborted that are not the provider's.
@@ -187,15 +187,15 @@ const (
 
 // Trouble is the last model_aborted since an answer.
 type Trouble struct {
-	Reason    string `json:"reason"`
-	Message   string `json:"message,omitempty"`
-	Retryable bool   `json:"retryable"`
+	Reason    string
+	Message   string
+	Retryable bool
 	// Fence it was written under: with a higher one, the session has been released and claimed since.
-	Fence int64 `json:"fence"`
+	Fence int64
 	// Failures is how often the provider failed since the last answer, deaths of owners not counted;
 	// Refusals is how many of those were final for the request as it was.
-	Failures int `json:"failures"`
-	Refusals int `json:"refusals"`
+	Failures int
+	Refusals int
 }
 
 // Ours reports that the call came to nothing by us, not by the provider: it is asked again, and counts as no failure.

@@ -71,7 +71,7 @@ func remove(ctx context.Context, q *statement.Queries, id uuid.UUID) error {
 	}
 	for _, part := range []func(context.Context, uuid.UUID) error{
 		q.DeleteOutputOf, q.DeleteExecs, q.DeleteApprovals, q.DeleteEffects, q.DeleteSubmissions, q.DeleteWords, q.DeleteBlobRefs,
-		q.DeleteCheckpoint, q.DeleteEntries, q.DeleteSession,
+		q.DeleteEntries, q.DeleteSession,
 	} {
 		if err := part(ctx, id); err != nil {
 			return err
@@ -110,7 +110,7 @@ func (s *Store) Tidy(ctx context.Context) error {
 }
 
 // Erase puts a redaction in place of an entry, as the law may ask: its bytes are gone from the journal, the index, the
-// caches, the blobs, and from the copies that forks made. The session's shape stays: seq, call, submission.
+// blobs, and from the copies that forks made. The session's shape stays: seq, call, submission.
 func (s *Store) Erase(ctx context.Context, tenant string, session uuid.UUID, seq int64, reason string) error {
 	err := s.transaction(ctx, func(q *statement.Queries) error {
 		if _, err := found(q.LockSession(ctx, statement.LockSessionParams{ID: session, TenantID: tenant})); err != nil {
@@ -141,9 +141,6 @@ func erase(ctx context.Context, q *statement.Queries, tenant string, session uui
 		return err
 	}
 	if err := q.EraseWords(ctx, statement.EraseWordsParams{Seq: seq, SessionID: session}); err != nil {
-		return err
-	}
-	if err := q.EraseCheckpoints(ctx, session); err != nil {
 		return err
 	}
 	if len(entry.BlobSha) == 0 {

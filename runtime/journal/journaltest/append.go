@@ -181,21 +181,4 @@ var appendCases = []testCase{
 			w.Error("an entry without a body was accepted")
 		}
 	}},
-	{name: "a checkpoint is a cache", run: func(w *world) {
-		t := w.begin()
-		_, there, err := w.Checkpoint(w.Context(), t.id, 1)
-		if w.ok(err); there {
-			w.Error("a checkpoint that nobody wrote")
-		}
-		w.ok(w.PutCheckpoint(w.Context(), t.claim, store.Checkpoint{Seq: 2, Version: 1, Data: []byte("two")}))
-		w.ok(w.PutCheckpoint(w.Context(), t.claim, store.Checkpoint{Seq: 1, Version: 1, Data: []byte("one")}))
-		point, there, err := w.Checkpoint(w.Context(), t.id, 1)
-		if w.ok(err); !there || point.Seq != 2 || string(point.Data) != "two" {
-			w.Errorf("checkpoint is %+v", point)
-		}
-		_, there, err = w.Checkpoint(w.Context(), t.id, 2)
-		if w.ok(err); there {
-			w.Error("a checkpoint of another version")
-		}
-	}},
 }

@@ -53,8 +53,6 @@ type Store interface {
 	Tidy(ctx context.Context) error
 	PutBlob(ctx context.Context, tenant, mediaType string, data []byte) ([]byte, error)
 	Blob(ctx context.Context, tenant string, sha []byte) ([]byte, error)
-	Checkpoint(ctx context.Context, session uuid.UUID, version int) (store.Checkpoint, bool, error)
-	PutCheckpoint(ctx context.Context, c store.Claim, point store.Checkpoint) error
 
 	PutMachine(ctx context.Context, m store.Machine, slots int) error
 	Machine(ctx context.Context, id string) (store.Machine, error)

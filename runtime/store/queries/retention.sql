@@ -27,9 +27,6 @@ DELETE FROM journal_fts WHERE session_id = @session_id;
 -- name: DeleteBlobRefs :exec
 DELETE FROM blob_refs WHERE session_id = @session_id;
 
--- name: DeleteCheckpoint :exec
-DELETE FROM fold_checkpoints WHERE session_id = @session_id;
-
 -- name: DeleteEntries :exec
 DELETE FROM journal WHERE session_id = @session_id;
 
@@ -77,10 +74,6 @@ WHERE seq = @seq AND kind = @kind AND body = @body AND coalesce(blob_sha, '') = 
 DELETE FROM journal_fts WHERE seq = @seq
   AND (session_id = @session_id OR session_id IN (SELECT s.id FROM sessions s WHERE s.copied_from @> ARRAY[@session_id::uuid]));
 
--- name: EraseCheckpoints :exec
-DELETE FROM fold_checkpoints WHERE session_id = @session_id
-  OR session_id IN (SELECT s.id FROM sessions s WHERE s.copied_from @> ARRAY[@session_id::uuid] OR s.lineage @> ARRAY[@session_id::uuid]);
-
 -- name: EraseBlobRefs :exec
 -- References of sessions in which no other entry has the blob.
 DELETE FROM blob_refs r WHERE r.tenant_id = @tenant_id AND r.sha = @sha
@@ -90,11 +83,3 @@ DELETE FROM blob_refs r WHERE r.tenant_id = @tenant_id AND r.sha = @sha
 -- name: EraseBlob :exec
 DELETE FROM blobs b WHERE b.tenant_id = @tenant_id AND b.sha = @sha
   AND NOT EXISTS (SELECT 1 FROM blob_refs r WHERE r.tenant_id = b.tenant_id AND r.sha = b.sha);
-
--- name: GetCheckpoint :one
-SELECT seq, version, data FROM fold_checkpoints WHERE session_id = @session_id AND version = @version;
-
--- name: PutCheckpoint :exec
-INSERT INTO fold_checkpoints (session_id, seq, version, data) VALUES (@session_id, @seq, @version, @data)
-ON CONFLICT (session_id) DO UPDATE SET seq = excluded.seq, version = excluded.version, data = excluded.data
-WHERE fold_checkpoints.version <> excluded.version OR fold_checkpoints.seq < excluded.seq;

@@ -52,15 +52,6 @@ func (q *Queries) DeleteBlobRefs(ctx context.Context, sessionID uuid.UUID) error
 	return err
 }
 
-const DeleteCheckpoint = `-- name: DeleteCheckpoint :exec
-DELETE FROM fold_checkpoints WHERE session_id = $1
-`
-
-func (q *Queries) DeleteCheckpoint(ctx context.Context, sessionID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, DeleteCheckpoint, sessionID)
-	return err
-}
-
 const DeleteEffects = `-- name: DeleteEffects :exec
 DELETE FROM effects WHERE session_id = $1
 `
@@ -211,16 +202,6 @@ func (q *Queries) EraseBlobRefs(ctx context.Context, arg EraseBlobRefsParams) er
 	return err
 }
 
-const EraseCheckpoints = `-- name: EraseCheckpoints :exec
-DELETE FROM fold_checkpoints WHERE session_id = $1
-  OR session_id IN (SELECT s.id FROM sessions s WHERE s.copied_from @> ARRAY[$1::uuid] OR s.lineage @> ARRAY[$1::uuid])
-`
-
-func (q *Queries) EraseCheckpoints(ctx context.Context, sessionID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, EraseCheckpoints, sessionID)
-	return err
-}
-
 const EraseEntry = `-- name: EraseEntry :execrows
 UPDATE journal SET kind = $1, body = $2, blob_sha = NULL
 WHERE seq = $3 AND kind = $4 AND body = $5 AND coalesce(blob_sha, '') = $6::bytea
@@ -281,28 +262,6 @@ func (q *Queries) FreeSlots(ctx context.Context, sessionID *uuid.UUID) error {
 	return err
 }
 
-const GetCheckpoint = `-- name: GetCheckpoint :one
-SELECT seq, version, data FROM fold_checkpoints WHERE session_id = $1 AND version = $2
-`
-
-type GetCheckpointParams struct {
-	SessionID uuid.UUID
-	Version   int32
-}
-
-type GetCheckpointRow struct {
-	Seq     int64
-	Version int32
-	Data    []byte
-}
-
-func (q *Queries) GetCheckpoint(ctx context.Context, arg GetCheckpointParams) (GetCheckpointRow, error) {
-	row := q.db.QueryRow(ctx, GetCheckpoint, arg.SessionID, arg.Version)
-	var i GetCheckpointRow
-	err := row.Scan(&i.Seq, &i.Version, &i.Data)
-	return i, err
-}
-
 const LockOldSession = `-- name: LockOldSession :one
 SELECT id FROM sessions WHERE id = $1 AND tenant_id = $2 AND state IN (1, 5)
   AND touched_at < clock_timestamp() - make_interval(secs => $3::float8) FOR UPDATE
@@ -359,27 +318,4 @@ func (q *Queries) OldSessions(ctx context.Context, arg OldSessionsParams) ([]uui
 		return nil, err
 	}
 	return items, nil
-}
-
-const PutCheckpoint = `-- name: PutCheckpoint :exec
-INSERT INTO fold_checkpoints (session_id, seq, version, data) VALUES ($1, $2, $3, $4)
-ON CONFLICT (session_id) DO UPDATE SET seq = excluded.seq, version = excluded.version, data = excluded.data
-WHERE fold_checkpoints.version <> excluded.version OR fold_checkpoints.seq < excluded.seq
-`
-
-type PutCheckpointParams struct {
-	SessionID uuid.UUID
-	Seq       int64
-	Version   int32
-	Data      []byte
-}
-
-func (q *Queries) PutCheckpoint(ctx context.Context, arg PutCheckpointParams) error {
-	_, err := q.db.Exec(ctx, PutCheckpoint,
-		arg.SessionID,
-		arg.Seq,
-		arg.Version,
-		arg.Data,
-	)
-	return err
 }

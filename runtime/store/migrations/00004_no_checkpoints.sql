@@ -1,0 +1,3 @@
+-- +goose Up
+-- A fold from the first entry is faster than a checkpoint of it.
+DROP TABLE fold_checkpoints;
