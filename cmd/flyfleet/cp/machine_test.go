@@ -45,6 +45,21 @@ func TestFilesOfARealMachine(t *testing.T) {
 	t.Run("nothing is left in ps", nothingLeft)
 }
 
+// The machine's end needs nothing that busybox lacks.
+func TestFilesOfAMachineOfBusybox(t *testing.T) {
+	machinetest.StartBusybox(t)
+	if got := onMachine(t, "echo $PATH; ls /usr/bin 2>/dev/null; readlink /bin/tar"); !strings.HasSuffix(got, ":/bin\n/bin/busybox\n") {
+		t.Fatalf("the machine's programs are %q", got)
+	}
+	t.Run("a tree with odd names goes there and back", treeBothWays)
+	t.Run("killed on the way up, it goes on", func(t *testing.T) { killed(t, "up") })
+	t.Run("a killed tree goes on", killedTree)
+	t.Run("streams", streams)
+	t.Run("errors and exit codes", exitCodes)
+	t.Run("ls", listing)
+	t.Run("cat", printing)
+}
+
 // good runs the program, which must end well, and returns its output.
 func good(t *testing.T, args ...string) string {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/console"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet/settings"
@@ -133,6 +134,9 @@ func (s *Command) ensureImage(ctx context.Context, api *flyapi.Client) (ref stri
 	}
 	spec := ociimage.Tenant(ociimage.FromFile(binary))
 	spec.Base, spec.Platform = s.Base, s.Platform
+	if strings.HasPrefix(s.Base, api.RegistryHost()+"/") {
+		spec.BaseToken = api.Token()
+	}
 	spec.Labels[ociimage.LabelVersion] = wire.Build
 	img, err := ociimage.Build(ctx, spec)
 	if err != nil {

@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -105,6 +107,31 @@ func AppLayer(t testing.TB) []Entry {
 		File(AppPath[1:], 0o755, string(own)),
 		Dir("data", 0o755), Dir("tmp", 0o1777),
 		Link("workspace", "/data/workspace"),
+	}
+	return entries
+}
+
+// Busybox is one static program, this computer's own, and a link in /bin for each of its names.
+func Busybox(t testing.TB) []Entry {
+	t.Helper()
+	own, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Fatal("busybox is missing: apt-get install busybox-static")
+	}
+	program, err := os.ReadFile(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := exec.CommandContext(t.Context(), own, "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "/bin/busybox"
+	entries := []Entry{Dir("bin", 0o755), File(path[1:], 0o755, string(program))}
+	for name := range strings.FieldsSeq(string(list)) {
+		if name != "busybox" {
+			entries = append(entries, Link("bin/"+name, path))
+		}
 	}
 	return entries
 }

@@ -75,8 +75,6 @@ const (
 	busybox userland = "busybox"
 )
 
-const busyboxPath = "/bin/busybox"
-
 func (u userland) image(t testing.TB) v1.Image {
 	t.Helper()
 	server, err := os.ReadFile(controlServer(t))
@@ -92,32 +90,9 @@ func (u userland) image(t testing.TB) v1.Image {
 		runnertest.File(ociimage.ControlServerPath[1:], 0o755, string(server)),
 	}
 	if u == busybox {
-		entries = append(entries, busyboxEntries(t)...)
+		entries = append(entries, runnertest.Busybox(t)...)
 	}
 	return runnertest.Image(t, entries)
-}
-
-func busyboxEntries(t testing.TB) []runnertest.Entry {
-	t.Helper()
-	own, err := exec.LookPath("busybox")
-	if err != nil {
-		t.Fatal("busybox is missing: apt-get install busybox-static")
-	}
-	program, err := os.ReadFile(own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := exec.Command(own, "--list").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries := []runnertest.Entry{runnertest.Dir("bin", 0o755), runnertest.File(busyboxPath[1:], 0o755, string(program))}
-	for _, name := range strings.Fields(string(list)) {
-		if name != "busybox" {
-			entries = append(entries, runnertest.Link("bin/"+name, busyboxPath))
-		}
-	}
-	return entries
 }
 
 const (
