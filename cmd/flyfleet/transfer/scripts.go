@@ -31,12 +31,18 @@ for d do
   case $r/ in "$here"/*) ;; *) printf '%s: leads out of the directory\n' "$d" >&2; exit 1 ;; esac
 done`
 
-	// batchScript takes a staging directory and the directories that what stdin's archive has in 0, 1, 2, ... goes to.
+	// batchScript takes a staging directory and the directories that what stdin's archive has in 0, 1, 2, ... goes to. GNU's tar tells of a
+	// disk that fills in the middle of a write how much it wrote, and not why.
 	batchScript = `s=$1 i=0 rc=0
 shift
 rm -rf -- "$s"
 mkdir -- "$s" || exit 1
-tar -xpof - -C "$s" || { rm -rf -- "$s"; exit 1; }
+e=$(tar -xpof - -C "$s" 2>&1) || {
+  [ "$(stat -f -c %a -- "$s")" -gt 16 ] || e="No space left on device: $e"
+  printf '%s\n' "$e" >&2
+  rm -rf -- "$s"
+  exit 1
+}
 for d do
   find "$s/$i" -mindepth 1 -maxdepth 1 -print0 | xargs -0 -r sh -c 'd=$1; shift; exec mv -f -- "$@" "$d/"' sh "$d" || rc=1
   i=$((i + 1))
