@@ -38,6 +38,7 @@ func TestFilesOfARealMachine(t *testing.T) {
 	t.Run("killed on the way down, it goes on", func(t *testing.T) { killed(t, "down") })
 	t.Run("a killed tree goes on", killedTree)
 	t.Run("streams", streams)
+	t.Run("on a terminal it shows how far it is", progress)
 	t.Run("a machine's links lead nowhere here", linksOfTheMachine)
 	t.Run("errors and exit codes", exitCodes)
 	t.Run("ls", listing)
