@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet-runtime/erase"
 	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet-runtime/keys"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/daemon"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
@@ -18,10 +19,11 @@ import (
 )
 
 type cli struct {
-	Serve   serve        `cmd:"" default:"withargs" help:"Run a replica until SIGTERM: it then hands its sessions over."`
-	Migrate migrate      `cmd:"" help:"Bring the database's schema to this build's, and end."`
-	Keys    keys.Command `cmd:"" help:"API keys of tenants."`
-	Version version      `cmd:"" help:"Print the build."`
+	Serve   serve         `cmd:"" default:"withargs" help:"Run a replica until SIGTERM: it then hands its sessions over."`
+	Migrate migrate       `cmd:"" help:"Bring the database's schema to this build's, and end."`
+	Keys    keys.Command  `cmd:"" help:"API keys of tenants."`
+	Erase   erase.Command `cmd:"" help:"Take what was said out of a session's journal, for good."`
+	Version version       `cmd:"" help:"Print the build."`
 }
 
 type serve struct {

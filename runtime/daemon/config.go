@@ -21,6 +21,9 @@ type Config struct {
 
 	CardTime time.Duration `env:"FLYFLEET_CARD_TIME" default:"168h" help:"How long a person has to decide."`
 
+	KeepOutput   time.Duration `env:"FLYFLEET_KEEP_OUTPUT" default:"0" help:"How long the output of a command is kept after its end; 0 is for ever. The same for all replicas."`
+	KeepSessions time.Duration `env:"FLYFLEET_KEEP_SESSIONS" default:"0" help:"How long a session is kept that nothing happens to; 0 is for ever. The same for all replicas."`
+
 	Agents   string `env:"FLYFLEET_AGENTS" help:"JSON file of agents; without it there is one agent, whatever the name of a session's."`
 	Provider string `env:"FLYFLEET_MODEL_PROVIDER" default:"scripted" help:"scripted, anthropic or openai; with a colon and a name for another server that speaks the same API."`
 	Model    string `env:"FLYFLEET_MODEL" help:"The provider's name of the model."`

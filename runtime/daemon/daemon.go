@@ -73,7 +73,7 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 	}
 	replica, err := executor.New(ctx, executor.Options{
 		Store: db, Runner: turns, Address: listener.Addr().String(), Version: wire.Build, Sessions: c.Sessions,
-		BeatEvery: c.TTL / 5, DrainTime: c.DrainTime, Log: log,
+		BeatEvery: c.TTL / 5, DrainTime: c.DrainTime, KeepOutput: c.KeepOutput, KeepSessions: c.KeepSessions, Log: log,
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close())

@@ -37,6 +37,9 @@ type Options struct {
 	SweepEvery time.Duration
 	// DrainTime bounds how long a stop waits for what would become unknown; 30 s.
 	DrainTime time.Duration
+	// KeepOutput is how long a command's output is kept after its end, and KeepSessions how long a session is that nothing happens
+	// to. 0 is for ever. They hold for all tenants, and should be the same for all replicas.
+	KeepOutput, KeepSessions time.Duration
 	// Log; slog.Default().
 	Log *slog.Logger
 }
@@ -112,6 +115,9 @@ func (e *Executor) Run(ctx context.Context) error {
 	parts.Go(func() { e.every(life, e.options.SweepEvery, "expire cards", e.sweep) })
 	parts.Go(func() { e.every(life, indexEvery, "index", e.index) })
 	parts.Go(func() { e.every(life, tidyEvery, "tidy", e.options.Store.Tidy) })
+	if e.options.KeepOutput > 0 || e.options.KeepSessions > 0 {
+		parts.Go(func() { e.every(life, retainEvery, "delete what is old", e.retain) })
+	}
 
 	drain := make(chan struct{})
 	room := make(chan struct{}, 1)

@@ -14,16 +14,26 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/statement"
 )
 
-// Retain deletes a tenant's idle and closed sessions that nothing has happened to for the given age, at most most, each in a
+// Turn reports whether it is this caller's turn to do what one replica at a time does, and no more often than that. Who gets
+// it must have done it, or given up, before it is due again.
+func (s *Store) Turn(ctx context.Context, chore string, every time.Duration) (bool, error) {
+	n, err := ask(ctx, s.query.TakeChore, statement.TakeChoreParams{Name: chore, EveryS: every.Seconds()})
+	if err != nil {
+		return false, fmt.Errorf("store: %s: %w", chore, err)
+	}
+	return n == 1, nil
+}
+
+// Retain deletes idle and closed sessions that nothing has happened to for the given age, at most most, each in a
 // transaction of its own; it gives how many. A fork that still reads such a session gets a copy first.
-func (s *Store) Retain(ctx context.Context, tenant string, age time.Duration, most int) (int, error) {
-	old, err := ask(ctx, s.query.OldSessions, statement.OldSessionsParams{TenantID: tenant, AgeS: age.Seconds(), Most: int32(most)})
+func (s *Store) Retain(ctx context.Context, age time.Duration, most int) (int, error) {
+	old, err := ask(ctx, s.query.OldSessions, statement.OldSessionsParams{AgeS: age.Seconds(), Most: int32(most)})
 	if err != nil {
 		return 0, fmt.Errorf("store: retention: %w", err)
 	}
 	gone := 0
 	for _, id := range old {
-		deleted, err := s.retire(ctx, tenant, id, age)
+		deleted, err := s.retire(ctx, id, age)
 		if err != nil {
 			return gone, fmt.Errorf("store: delete session %s: %w", id, err)
 		}
@@ -34,7 +44,7 @@ func (s *Store) Retain(ctx context.Context, tenant string, age time.Duration, mo
 	return gone, nil
 }
 
-func (s *Store) retire(ctx context.Context, tenant string, id uuid.UUID, age time.Duration) (deleted bool, err error) {
+func (s *Store) retire(ctx context.Context, id uuid.UUID, age time.Duration) (deleted bool, err error) {
 	// Forks first, one transaction each: all of them are younger, so that a fork made meanwhile is found below.
 	forks, err := ask(ctx, s.query.Forks, id)
 	if err != nil {
@@ -47,7 +57,7 @@ func (s *Store) retire(ctx context.Context, tenant string, id uuid.UUID, age tim
 	}
 	err = s.transaction(ctx, func(q *statement.Queries) error {
 		deleted = false
-		_, err := q.LockOldSession(ctx, statement.LockOldSessionParams{ID: id, TenantID: tenant, AgeS: age.Seconds()})
+		_, err := q.LockOldSession(ctx, statement.LockOldSessionParams{ID: id, AgeS: age.Seconds()})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // something has happened to it
 		}
@@ -110,7 +120,10 @@ func (s *Store) Tidy(ctx context.Context) error {
 }
 
 // Erase puts a redaction in place of an entry, as the law may ask: its bytes are gone from the journal, the index, the
-// blobs, and from the copies that forks made. The session's shape stays: seq, call, submission.
+// blobs, the rows that were made of it (a submission's payload, a command's output, what cards show), and from the copies that
+// forks made. The session's shape stays: seq, call, submission. What was erased stays erased when it is erased again.
+// ErrNotErasable: the entry holds nobody's words, and the fold needs it. An owner at work knows what it has read until it gives
+// the session up.
 func (s *Store) Erase(ctx context.Context, tenant string, session uuid.UUID, seq int64, reason string) error {
 	err := s.transaction(ctx, func(q *statement.Queries) error {
 		if _, err := found(q.LockSession(ctx, statement.LockSessionParams{ID: session, TenantID: tenant})); err != nil {
@@ -120,10 +133,31 @@ func (s *Store) Erase(ctx context.Context, tenant string, session uuid.UUID, seq
 		if err != nil || journal.Kind(entry.Kind) == journal.KindRedaction {
 			return err
 		}
+		if !journal.Erasable(journal.Kind(entry.Kind)) {
+			return fmt.Errorf("%w: it is a %s", ErrNotErasable, journal.Kind(entry.Kind))
+		}
+		if err := eraseRows(ctx, q, session, seq, entry); err != nil {
+			return err
+		}
 		return erase(ctx, q, tenant, session, seq, entry, reason)
 	})
 	if err != nil {
 		return fmt.Errorf("erase entry %d of session %s: %w", seq, session, err)
+	}
+	return nil
+}
+
+// eraseRows takes out of rows what they hold of the entry.
+func eraseRows(ctx context.Context, q *statement.Queries, session uuid.UUID, seq int64, entry statement.EntryForErasureRow) error {
+	switch journal.Kind(entry.Kind) {
+	case journal.KindInputAccepted:
+		return q.ErasePayload(ctx, statement.ErasePayloadParams{SubmissionID: orZero(entry.SubmissionID), SessionID: session})
+	case journal.KindModelCompleted:
+		return q.EraseCards(ctx, statement.EraseCardsParams{SessionID: session, Seq: seq, Kind: entry.Kind})
+	case journal.KindApprovalDecided:
+		return q.EraseDecision(ctx, statement.EraseDecisionParams{SessionID: session, CallID: entry.CallID})
+	case journal.KindToolResult:
+		return q.EraseOutput(ctx, statement.EraseOutputParams{SessionID: session, CallID: entry.CallID})
 	}
 	return nil
 }

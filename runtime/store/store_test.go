@@ -48,6 +48,7 @@ func (d database) Elapse(t testing.TB, by time.Duration) {
 		"machine_slots":          {"claimed_at"},
 		"execs":                  {"started_at", "ended_at"},
 		"blobs":                  {"touched_at"},
+		"chores":                 {"done_at"},
 	} {
 		set := ""
 		for i, column := range columns {

@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/flyfleet/terraform-provider-flyfleet/runtime/daemon"
+	"github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet-runtime/database"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
@@ -37,7 +37,7 @@ func (a *add) Run() error {
 	if !tenantName.MatchString(a.Tenant) || a.For < 0 {
 		return errors.New("keys add: a tenant is letters, digits, and . _ - between them, and --for is no negative time")
 	}
-	return within(func(ctx context.Context, s *store.Store) error {
+	return database.Within(func(ctx context.Context, s *store.Store) error {
 		text, id, err := gateway.AddKey(ctx, s, a.Tenant, a.For)
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ type list struct {
 
 // Run lists.
 func (l *list) Run() error {
-	return within(func(ctx context.Context, s *store.Store) error {
+	return database.Within(func(ctx context.Context, s *store.Store) error {
 		all, err := s.APIKeys(ctx, l.Tenant)
 		if err != nil {
 			return err
@@ -82,24 +82,5 @@ type revoke struct {
 
 // Run revokes.
 func (r *revoke) Run() error {
-	return within(func(ctx context.Context, s *store.Store) error { return s.RevokeAPIKey(ctx, r.ID) })
-}
-
-// within opens the database of the environment for one thing.
-func within(do func(context.Context, *store.Store) error) error {
-	url, err := daemon.SecretsFrom(os.Getenv).Database()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := store.Migrate(ctx, url); err != nil {
-		return err
-	}
-	s, err := store.Open(ctx, store.Options{URL: url, Conns: 1})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return do(ctx, s)
+	return database.Within(func(ctx context.Context, s *store.Store) error { return s.RevokeAPIKey(ctx, r.ID) })
 }

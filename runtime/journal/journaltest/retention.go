@@ -33,7 +33,7 @@ var retentionCases = []testCase{
 		w.db.Elapse(w, week)
 		young := w.begin()
 		young.end()
-		n, err := w.Retain(w.Context(), tenant, 5*24*time.Hour, 10)
+		n, err := w.Retain(w.Context(), 5*24*time.Hour, 10)
 		if w.ok(err); n != 1 {
 			w.Fatalf("%d sessions went, want 1", n)
 		}
@@ -55,7 +55,7 @@ var retentionCases = []testCase{
 		parked.card("c1", 10000*time.Hour)
 		parked.park()
 		w.db.Elapse(w, 50*week)
-		n, err := w.Retain(w.Context(), tenant, time.Hour, 10)
+		n, err := w.Retain(w.Context(), time.Hour, 10)
 		if w.ok(err); n != 0 {
 			w.Errorf("%d sessions went", n)
 		}
@@ -72,7 +72,7 @@ var retentionCases = []testCase{
 		t.end()
 		f.end()
 		w.db.Elapse(w, week)
-		n, err := w.Retain(w.Context(), tenant, 24*time.Hour, 10)
+		n, err := w.Retain(w.Context(), 24*time.Hour, 10)
 		if w.ok(err); n != 2 {
 			w.Fatalf("%d sessions went, want 2", n)
 		}
@@ -117,6 +117,45 @@ var retentionCases = []testCase{
 		w.index()
 		if hits := w.search("private"); len(hits) != 0 {
 			w.Errorf("indexed again: %+v", hits)
+		}
+	}},
+	{name: "erasure reaches the rows that hold the same", run: func(w *world) {
+		t := w.begin()
+		t.must(nil, answer("private"))
+		t.call("c1", opaque)
+		card := t.card("c1", time.Hour)
+		id := t.exec("c2")
+		w.ok(w.AppendOutput(w.Context(), t.claim, []store.Chunk{chunk(id, 0, "private")}))
+		t.must(nil, result("c2", good, []byte("private")))
+		for _, e := range w.entries(t.id) {
+			err := w.Erase(w.Context(), tenant, t.id, e.Seq, "asked for")
+			if journal.Erasable(e.Kind) {
+				w.ok(err)
+			} else {
+				w.is(err, store.ErrNotErasable)
+			}
+		}
+		submission, err := w.Submission(w.Context(), tenant, t.claim.Submission.ID)
+		if w.ok(err); len(submission.Payload) != 0 || w.stdout(id) != "" {
+			w.Errorf("the payload is %q, the output %q", submission.Payload, w.stdout(id))
+		}
+		shown, err := w.Approval(w.Context(), tenant, card)
+		if w.ok(err); len(shown.Summary) != 0 {
+			w.Errorf("the card shows %s", shown.Summary)
+		}
+	}},
+	{name: "a chore is one caller's until it is due again", run: func(w *world) {
+		for i, want := range []bool{true, false, false} {
+			if mine, err := w.Turn(w.Context(), "sweep", time.Hour); err != nil || mine != want {
+				w.Errorf("call %d: %v, %v", i, mine, err)
+			}
+		}
+		if mine, err := w.Turn(w.Context(), "dust", time.Hour); err != nil || !mine {
+			w.Errorf("another chore: %v, %v", mine, err)
+		}
+		w.db.Elapse(w, time.Hour)
+		if mine, err := w.Turn(w.Context(), "sweep", time.Hour); err != nil || !mine {
+			w.Errorf("an hour later: %v, %v", mine, err)
 		}
 	}},
 	{name: "erasure reaches copies", run: func(w *world) {

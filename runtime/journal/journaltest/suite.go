@@ -48,7 +48,8 @@ type Store interface {
 	Fork(ctx context.Context, tenant string, parent uuid.UUID, seq int64, id uuid.UUID) (store.Session, error)
 	Index(ctx context.Context, most int) (int, error)
 	Search(ctx context.Context, tenant, query string, most int) ([]store.Hit, error)
-	Retain(ctx context.Context, tenant string, age time.Duration, most int) (int, error)
+	Turn(ctx context.Context, chore string, every time.Duration) (bool, error)
+	Retain(ctx context.Context, age time.Duration, most int) (int, error)
 	Erase(ctx context.Context, tenant string, session uuid.UUID, seq int64, reason string) error
 	Tidy(ctx context.Context) error
 	PutBlob(ctx context.Context, tenant, mediaType string, data []byte) ([]byte, error)

@@ -1,9 +1,15 @@
+-- name: TakeChore :execrows
+-- Whoever changes the row has the chore until it is due again.
+INSERT INTO chores (name, done_at) VALUES (@name, clock_timestamp())
+ON CONFLICT (name) DO UPDATE SET done_at = excluded.done_at
+WHERE chores.done_at <= clock_timestamp() - make_interval(secs => @every_s::float8);
+
 -- name: OldSessions :many
-SELECT id FROM sessions WHERE tenant_id = @tenant_id AND state IN (1, 5)
+SELECT id FROM sessions WHERE state IN (1, 5)
   AND touched_at < clock_timestamp() - make_interval(secs => @age_s::float8) ORDER BY touched_at LIMIT @most;
 
 -- name: LockOldSession :one
-SELECT id FROM sessions WHERE id = @id AND tenant_id = @tenant_id AND state IN (1, 5)
+SELECT id FROM sessions WHERE id = @id AND state IN (1, 5)
   AND touched_at < clock_timestamp() - make_interval(secs => @age_s::float8) FOR UPDATE;
 
 -- name: DeleteOutputOf :exec
@@ -62,7 +68,7 @@ SELECT journal_month(now()), journal_month(now() + interval '1 month');
 SELECT journal_drop_empty(now() - interval '1 month')::integer;
 
 -- name: EntryForErasure :one
-SELECT kind, body, coalesce(blob_sha, '')::bytea AS blob_sha FROM journal WHERE session_id = @session_id AND seq = @seq FOR UPDATE;
+SELECT kind, body, submission_id, coalesce(call_id, '')::text AS call_id, coalesce(blob_sha, '')::bytea AS blob_sha FROM journal WHERE session_id = @session_id AND seq = @seq FOR UPDATE;
 
 -- name: EraseEntry :execrows
 -- The one permitted change of the journal. Copies that forks made are found by their bytes.
@@ -73,6 +79,21 @@ WHERE seq = @seq AND kind = @kind AND body = @body AND coalesce(blob_sha, '') = 
 -- name: EraseWords :exec
 DELETE FROM journal_fts WHERE seq = @seq
   AND (session_id = @session_id OR session_id IN (SELECT s.id FROM sessions s WHERE s.copied_from @> ARRAY[@session_id::uuid]));
+
+-- name: ErasePayload :exec
+-- Its digest stays: a repeat of the Submit still is one.
+UPDATE submissions SET payload = '' WHERE id = @submission_id AND session_id = @session_id;
+
+-- name: EraseOutput :exec
+DELETE FROM exec_output WHERE exec_id IN (SELECT x.id FROM execs x WHERE x.session_id = @session_id AND x.call_id = @call_id);
+
+-- name: EraseCards :exec
+-- What cards show of the calls of an answer.
+UPDATE approvals a SET summary = '', edited_args = NULL WHERE a.session_id = @session_id AND a.requested_seq > @seq
+  AND a.requested_seq < coalesce((SELECT min(j.seq) FROM journal j WHERE j.session_id = @session_id AND j.seq > @seq AND j.kind = @kind), 9223372036854775807);
+
+-- name: EraseDecision :exec
+UPDATE approvals SET reason = '', edited_args = NULL WHERE session_id = @session_id AND call_id = @call_id;
 
 -- name: EraseBlobRefs :exec
 -- References of sessions in which no other entry has the blob.

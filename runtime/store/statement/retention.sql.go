@@ -148,7 +148,7 @@ func (q *Queries) DropOldOutput(ctx context.Context, arg DropOldOutputParams) (i
 }
 
 const EntryForErasure = `-- name: EntryForErasure :one
-SELECT kind, body, coalesce(blob_sha, '')::bytea AS blob_sha FROM journal WHERE session_id = $1 AND seq = $2 FOR UPDATE
+SELECT kind, body, submission_id, coalesce(call_id, '')::text AS call_id, coalesce(blob_sha, '')::bytea AS blob_sha FROM journal WHERE session_id = $1 AND seq = $2 FOR UPDATE
 `
 
 type EntryForErasureParams struct {
@@ -157,15 +157,23 @@ type EntryForErasureParams struct {
 }
 
 type EntryForErasureRow struct {
-	Kind    int16
-	Body    []byte
-	BlobSha []byte
+	Kind         int16
+	Body         []byte
+	SubmissionID *uuid.UUID
+	CallID       string
+	BlobSha      []byte
 }
 
 func (q *Queries) EntryForErasure(ctx context.Context, arg EntryForErasureParams) (EntryForErasureRow, error) {
 	row := q.db.QueryRow(ctx, EntryForErasure, arg.SessionID, arg.Seq)
 	var i EntryForErasureRow
-	err := row.Scan(&i.Kind, &i.Body, &i.BlobSha)
+	err := row.Scan(
+		&i.Kind,
+		&i.Body,
+		&i.SubmissionID,
+		&i.CallID,
+		&i.BlobSha,
+	)
 	return i, err
 }
 
@@ -202,6 +210,37 @@ func (q *Queries) EraseBlobRefs(ctx context.Context, arg EraseBlobRefsParams) er
 	return err
 }
 
+const EraseCards = `-- name: EraseCards :exec
+UPDATE approvals a SET summary = '', edited_args = NULL WHERE a.session_id = $1 AND a.requested_seq > $2
+  AND a.requested_seq < coalesce((SELECT min(j.seq) FROM journal j WHERE j.session_id = $1 AND j.seq > $2 AND j.kind = $3), 9223372036854775807)
+`
+
+type EraseCardsParams struct {
+	SessionID uuid.UUID
+	Seq       int64
+	Kind      int16
+}
+
+// What cards show of the calls of an answer.
+func (q *Queries) EraseCards(ctx context.Context, arg EraseCardsParams) error {
+	_, err := q.db.Exec(ctx, EraseCards, arg.SessionID, arg.Seq, arg.Kind)
+	return err
+}
+
+const EraseDecision = `-- name: EraseDecision :exec
+UPDATE approvals SET reason = '', edited_args = NULL WHERE session_id = $1 AND call_id = $2
+`
+
+type EraseDecisionParams struct {
+	SessionID uuid.UUID
+	CallID    string
+}
+
+func (q *Queries) EraseDecision(ctx context.Context, arg EraseDecisionParams) error {
+	_, err := q.db.Exec(ctx, EraseDecision, arg.SessionID, arg.CallID)
+	return err
+}
+
 const EraseEntry = `-- name: EraseEntry :execrows
 UPDATE journal SET kind = $1, body = $2, blob_sha = NULL
 WHERE seq = $3 AND kind = $4 AND body = $5 AND coalesce(blob_sha, '') = $6::bytea
@@ -235,6 +274,35 @@ func (q *Queries) EraseEntry(ctx context.Context, arg EraseEntryParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
+const EraseOutput = `-- name: EraseOutput :exec
+DELETE FROM exec_output WHERE exec_id IN (SELECT x.id FROM execs x WHERE x.session_id = $1 AND x.call_id = $2)
+`
+
+type EraseOutputParams struct {
+	SessionID uuid.UUID
+	CallID    string
+}
+
+func (q *Queries) EraseOutput(ctx context.Context, arg EraseOutputParams) error {
+	_, err := q.db.Exec(ctx, EraseOutput, arg.SessionID, arg.CallID)
+	return err
+}
+
+const ErasePayload = `-- name: ErasePayload :exec
+UPDATE submissions SET payload = '' WHERE id = $1 AND session_id = $2
+`
+
+type ErasePayloadParams struct {
+	SubmissionID uuid.UUID
+	SessionID    uuid.UUID
+}
+
+// Its digest stays: a repeat of the Submit still is one.
+func (q *Queries) ErasePayload(ctx context.Context, arg ErasePayloadParams) error {
+	_, err := q.db.Exec(ctx, ErasePayload, arg.SubmissionID, arg.SessionID)
+	return err
+}
+
 const EraseWords = `-- name: EraseWords :exec
 DELETE FROM journal_fts WHERE seq = $1
   AND (session_id = $2 OR session_id IN (SELECT s.id FROM sessions s WHERE s.copied_from @> ARRAY[$2::uuid]))
@@ -263,18 +331,17 @@ func (q *Queries) FreeSlots(ctx context.Context, sessionID *uuid.UUID) error {
 }
 
 const LockOldSession = `-- name: LockOldSession :one
-SELECT id FROM sessions WHERE id = $1 AND tenant_id = $2 AND state IN (1, 5)
-  AND touched_at < clock_timestamp() - make_interval(secs => $3::float8) FOR UPDATE
+SELECT id FROM sessions WHERE id = $1 AND state IN (1, 5)
+  AND touched_at < clock_timestamp() - make_interval(secs => $2::float8) FOR UPDATE
 `
 
 type LockOldSessionParams struct {
-	ID       uuid.UUID
-	TenantID string
-	AgeS     float64
+	ID   uuid.UUID
+	AgeS float64
 }
 
 func (q *Queries) LockOldSession(ctx context.Context, arg LockOldSessionParams) (uuid.UUID, error) {
-	row := q.db.QueryRow(ctx, LockOldSession, arg.ID, arg.TenantID, arg.AgeS)
+	row := q.db.QueryRow(ctx, LockOldSession, arg.ID, arg.AgeS)
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err
@@ -290,18 +357,17 @@ func (q *Queries) MakeMonths(ctx context.Context) error {
 }
 
 const OldSessions = `-- name: OldSessions :many
-SELECT id FROM sessions WHERE tenant_id = $1 AND state IN (1, 5)
-  AND touched_at < clock_timestamp() - make_interval(secs => $2::float8) ORDER BY touched_at LIMIT $3
+SELECT id FROM sessions WHERE state IN (1, 5)
+  AND touched_at < clock_timestamp() - make_interval(secs => $1::float8) ORDER BY touched_at LIMIT $2
 `
 
 type OldSessionsParams struct {
-	TenantID string
-	AgeS     float64
-	Most     int32
+	AgeS float64
+	Most int32
 }
 
 func (q *Queries) OldSessions(ctx context.Context, arg OldSessionsParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, OldSessions, arg.TenantID, arg.AgeS, arg.Most)
+	rows, err := q.db.Query(ctx, OldSessions, arg.AgeS, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -318,4 +384,24 @@ func (q *Queries) OldSessions(ctx context.Context, arg OldSessionsParams) ([]uui
 		return nil, err
 	}
 	return items, nil
+}
+
+const TakeChore = `-- name: TakeChore :execrows
+INSERT INTO chores (name, done_at) VALUES ($1, clock_timestamp())
+ON CONFLICT (name) DO UPDATE SET done_at = excluded.done_at
+WHERE chores.done_at <= clock_timestamp() - make_interval(secs => $2::float8)
+`
+
+type TakeChoreParams struct {
+	Name   string
+	EveryS float64
+}
+
+// Whoever changes the row has the chore until it is due again.
+func (q *Queries) TakeChore(ctx context.Context, arg TakeChoreParams) (int64, error) {
+	result, err := q.db.Exec(ctx, TakeChore, arg.Name, arg.EveryS)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
