@@ -62,6 +62,8 @@ type Pump struct {
 	hurried  bool
 	retry    time.Time // when to look for room again
 	checked  uint64    // end of the stream when room was last looked for
+	aside    uint64    // how far blocks are set aside
+	loose    bool      // the file may hold blocks beyond its end
 	full     bool
 	dropping bool // everything, without a file: nobody wants it
 	finished bool // the pipe's writer is done, though the keeper holds its other end
@@ -90,7 +92,7 @@ func New(o Options) (*Pump, error) {
 	info, err := os.Stat(o.Path)
 	switch {
 	case err == nil:
-		p.offset = uint64(info.Size())
+		p.offset, p.loose = uint64(info.Size()), true
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("pump: %w", err)
 	}
@@ -229,7 +231,39 @@ func (p *Pump) refused() wirev1.GapReason {
 		return gaping
 	}
 	p.checked, p.retry = p.offset, time.Now().Add(retryAfter)
-	return p.o.Room()
+	reason := p.o.Room()
+	if reason == wirev1.GapReason_GAP_REASON_UNSPECIFIED && p.pace.fast {
+		p.setAside()
+	}
+	return reason
+}
+
+// setAside takes the blocks for what is stored until room is looked for again. A file system that finds a
+// block for each page as it comes takes half as long again for a splice.
+func (p *Pump) setAside() {
+	from, to := max(p.offset, p.aside), p.offset+roomEvery+onePass
+	if p.capped() {
+		to = min(to, p.o.Cap)
+	}
+	if from >= to {
+		return
+	}
+	p.loose = true
+	if unix.Fallocate(int(p.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, int64(from), int64(to-from)) != nil {
+		// Where it cannot be done the bytes are stored without; where there was less room than that, they
+		// need what was taken of it.
+		p.giveBack()
+		return
+	}
+	p.aside = to
+}
+
+// giveBack frees blocks beyond the file's end.
+func (p *Pump) giveBack() {
+	if !p.loose {
+		return
+	}
+	p.aside, p.loose = 0, unix.Ftruncate(int(p.file.Fd()), int64(p.offset)) != nil
 }
 
 // capped says whether the cap ends the stream's storage, rather than its oldest bytes.
@@ -293,6 +327,7 @@ func (p *Pump) skip(pipe int, reason wirev1.GapReason) (int64, error) {
 	if err != nil || held <= 0 {
 		return 0, unix.EAGAIN
 	}
+	p.giveBack() // or the hole would take them
 	if err := p.o.Book.Begin(p.offset, reason); err != nil {
 		n, _ := p.drop(pipe, held)
 		return n, err
@@ -363,6 +398,9 @@ func (p *Pump) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.source.close()
+	if p.loose && !p.dropping && p.open() == nil {
+		p.giveBack()
+	}
 	for _, f := range []*os.File{p.file, p.null} {
 		if f != nil {
 			f.Close()

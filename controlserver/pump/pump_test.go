@@ -4,8 +4,10 @@ package pump_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -256,6 +258,100 @@ func TestFastWriterIsPumpedAsAnyOther(t *testing.T) {
 		t.Fatalf("%d bytes of %d, or others", len(got), len(want)+4)
 	}
 	b.w.Close()
+}
+
+// blocks are how many bytes the file takes on the disk, once the kernel has found a place for all of them.
+func (b *bench) blocks() int64 {
+	b.t.Helper()
+	f, err := os.Open(b.spool.File(b.id, "out"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := errors.Join(f.Sync(), unix.Fstat(int(f.Fd()), &st)); err != nil {
+		b.t.Fatal(err)
+	}
+	return st.Blocks * 512
+}
+
+// fast writes until the pump has set blocks aside, as a fast writer that had so much to say that room was looked for.
+func (b *bench) fast(p *pump.Pump) (written []byte) {
+	b.t.Helper()
+	piece := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
+	wait(b.t, func() bool {
+		b.write(piece)
+		written = append(written, piece...)
+		wait(b.t, func() bool { return !p.Pending() })
+		return b.blocks() >= int64(len(written))+4<<20
+	})
+	return written
+}
+
+func TestBlocksThatWereSetAsideAreGivenBackAtTheEnd(t *testing.T) {
+	b := newBench(t)
+	p := b.start(1<<30, 0)
+	want := b.fast(p)
+	if err := b.finish(); err != nil {
+		t.Fatal(err)
+	}
+	if b.read() != string(want) || b.stored != int64(len(want)) {
+		t.Fatalf("got %d bytes of %d, or others; %d are counted", b.end, len(want), b.stored)
+	}
+	if took := b.blocks(); took > int64(len(want))+64<<10 {
+		t.Errorf("%d bytes take %d on the disk", len(want), took)
+	}
+}
+
+// A server that was killed left them; the pump of the next one finds the file.
+func TestBlocksThatADeadPumpSetAsideAreGivenBack(t *testing.T) {
+	b := newBench(t)
+	f, err := os.Create(b.spool.File(b.id, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("before "); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, 5<<20); err != nil {
+		t.Fatal(err)
+	}
+	b.start(1<<30, 0)
+	if err := b.finish(); err != nil {
+		t.Fatal(err)
+	}
+	b.end = uint64(len("before "))
+	if got, took := b.read(), b.blocks(); got != "before " || took > 64<<10 {
+		t.Fatalf("got %q, %d bytes on the disk", got, took)
+	}
+}
+
+// What was set aside must not become the body of a gap: there is a gap because the disk has no room.
+func TestGapTakesNoneOfTheBlocksThatWereSetAside(t *testing.T) {
+	b := newBench(t)
+	p := b.start(1<<30, 0)
+	want := b.fast(p)
+	b.mu.Lock()
+	b.reason = wirev1.GapReason_GAP_REASON_DISK_FULL
+	b.mu.Unlock()
+	piece := bytes.Repeat([]byte("x"), 1<<20)
+	// Room is looked for only now and then.
+	wait(t, func() bool {
+		b.write(piece)
+		wait(t, func() bool { return !p.Pending() })
+		return b.book.Gaping() != wirev1.GapReason_GAP_REASON_UNSPECIFIED
+	})
+	_, stored := b.book.At(0, math.MaxUint64)
+	if took := b.blocks(); took > int64(stored)+64<<10 {
+		t.Errorf("%d stored bytes take %d on the disk", stored, took)
+	}
+	if err := b.finish(); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.read(); !bytes.HasPrefix([]byte(got), want) {
+		t.Error("other bytes than were written")
+	}
 }
 
 func TestConduitMovesMoreThanItsPipeHolds(t *testing.T) {
