@@ -74,6 +74,9 @@ const (
 	callLimit = 30 * time.Second
 )
 
+// streamWindow is how much of a stream the machine may send ahead of its reader.
+const streamWindow = 4<<20 - 1
+
 // New makes a client. It opens no connection.
 func New(options Options) (*Client, error) {
 	switch {
@@ -114,7 +117,7 @@ func newTransport(dial transport.DialFunc) *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return cork.Conn(conn), nil
+			return cork.Conn(conn, streamWindow), nil
 		},
 		Protocols:          protocols,
 		DisableCompression: true,
@@ -123,7 +126,7 @@ func newTransport(dial transport.DialFunc) *http.Transport {
 		HTTP2: &http.HTTP2Config{
 			StrictMaxConcurrentRequests: true,
 			MaxReadFrameSize:            1 << 20,
-			MaxReceiveBufferPerStream:   4<<20 - 1,
+			MaxReceiveBufferPerStream:   streamWindow,
 			SendPingTimeout:             pingEvery,
 			PingTimeout:                 pingWait,
 			WriteByteTimeout:            30 * time.Second,

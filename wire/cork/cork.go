@@ -1,6 +1,9 @@
 // Package cork sends frames of HTTP/2 together that belong together. net/http writes the headers of a request or an answer, its
 // message and its trailers each by themselves, which costs a packet for each, and a waking of the peer for nothing, in every
 // call. The kernel is told of those after which more is sure to come, and holds them for it, 200 ms at most (tcp(7), MSG_MORE).
+//
+// A client's end also keeps from waking either side for parts: it sends one update of a window in some, and is woken for a frame rather
+// than for each of its packets.
 package cork
 
 import (
@@ -20,13 +23,15 @@ func (l corkedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Conn(c), nil
+	return accepted(c), nil
 }
 
-// Numbers of HTTP/2 (RFC 9113, sections 4.1, 6.1 and 6.2).
+// Numbers of HTTP/2 (RFC 9113, sections 4.1, 6.1, 6.2 and 6.9).
 const (
 	frameHead             = 9
 	typeData, typeHeaders = 0, 1
+	typeWindowUpdate      = 8
+	updateSize            = frameHead + 4
 	endStream, endHeaders = 0x1, 0x4
 )
 
@@ -52,4 +57,19 @@ func lastEvent(data []byte) bool {
 	const exitTag, lostTag = 5<<3 | 2, 6<<3 | 2
 	return len(data) > wire.EnvelopeHead && data[0] == 0 && binary.BigEndian.Uint32(data[1:]) == uint32(len(data)-wire.EnvelopeHead) &&
 		(data[wire.EnvelopeHead] == exitTag || data[wire.EnvelopeHead] == lostTag)
+}
+
+// updated says by how much the windows of streams grow, if bytes are WINDOW_UPDATE frames and nothing else. The connection's own window
+// does not count.
+func updated(p []byte) (by int, only bool) {
+	for ; len(p) >= updateSize; p = p[updateSize:] {
+		if p[0] != 0 || p[1] != 0 || p[2] != updateSize-frameHead || p[3] != typeWindowUpdate {
+			return 0, false
+		}
+		only = true
+		if binary.BigEndian.Uint32(p[5:]) != 0 {
+			by += int(binary.BigEndian.Uint32(p[frameHead:]))
+		}
+	}
+	return by, only && len(p) == 0
 }

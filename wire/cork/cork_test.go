@@ -49,3 +49,31 @@ func TestOnlyTheLastEventOfAStreamWaitsForItsTrailers(t *testing.T) {
 		}
 	}
 }
+
+// updateOf is a WINDOW_UPDATE frame.
+func updateOf(stream, by uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte{0, 0, 4, 8, 0}, stream), by)
+}
+
+func TestOnlyUpdatesOfWindowsAreTakenForThem(t *testing.T) {
+	both := append(updateOf(0, 1<<20), updateOf(7, 300)...)
+	for name, c := range map[string]struct {
+		frames []byte
+		by     int
+		only   bool
+	}{
+		"of the connection": {updateOf(0, 1<<20), 0, true},
+		"of a stream":       {updateOf(7, 1<<20), 1 << 20, true},
+		"of both":           {both, 300, true},
+		"of two streams":    {append(updateOf(7, 300), updateOf(9, 400)...), 700, true},
+		"part of one":       {both[:20], 0, false},
+		"a ping after one":  {append(updateOf(7, 300), 0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8), 0, false},
+		"a reset":           {[]byte{0, 0, 4, 3, 0, 0, 0, 0, 7, 0, 0, 0, 8}, 0, false},
+		"nothing":           {nil, 0, false},
+	} {
+		by, only := updated(c.frames)
+		if only != c.only || only && by != c.by {
+			t.Errorf("%s: got %d, %v", name, by, only)
+		}
+	}
+}
