@@ -187,6 +187,8 @@ type ExecSlot struct {
 	Machine   string
 	Slot      int
 	ClaimedAt time.Time
+	// Slotted: the machine has slots at all.
+	Slotted bool
 }
 
 // ExecSlot finds a command by its id alone, or gives ErrNotFound: for callers that prove otherwise whose it is.
@@ -197,7 +199,7 @@ func (s *Store) ExecSlot(ctx context.Context, exec uuid.UUID) (ExecSlot, error) 
 	}
 	return ExecSlot{
 		Tenant: row.TenantID, Session: row.SessionID, Call: row.CallID, State: ExecState(row.State),
-		Machine: row.MachineID, Slot: int(row.Slot), ClaimedAt: orZero(row.ClaimedAt),
+		Machine: row.MachineID, Slot: int(row.Slot), ClaimedAt: orZero(row.ClaimedAt), Slotted: row.Slotted,
 	}, nil
 }
 

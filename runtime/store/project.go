@@ -37,6 +37,11 @@ func (s Step) projectCalls(ctx context.Context, q *statement.Queries, c Claim) e
 			return err
 		}
 	}
+	for _, taken := range s.Take {
+		if err := q.TakeCallback(ctx, statement.TakeCallbackParams{SessionID: c.Session, CallID: taken.Call}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -89,6 +94,9 @@ func (s Step) projectExecEnds(ctx context.Context, q *statement.Queries, c Claim
 		if err := q.EndExec(ctx, arg); err != nil {
 			return err
 		}
+		if err := q.CloseCallbacks(ctx, e.ID); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -97,6 +105,14 @@ func (s Step) projectSettled(ctx context.Context, q *statement.Queries, c Claim)
 	for _, st := range s.Settle {
 		if err := q.SettleEffect(ctx, statement.SettleEffectParams{
 			Seq: s.seq(st.At), Outcome: int16(st.Outcome), SessionID: c.Session, CallID: st.Call,
+		}); err != nil {
+			return err
+		}
+		if st.Answer == nil {
+			continue
+		}
+		if err := q.AnswerCallback(ctx, statement.AnswerCallbackParams{
+			Outcome: int16(st.Outcome), Content: nonNil(st.Answer.Content), Answer: nonNil(st.Answer.Data), SessionID: c.Session, CallID: st.Call,
 		}); err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ func remove(ctx context.Context, q *statement.Queries, id uuid.UUID) error {
 		return err
 	}
 	for _, part := range []func(context.Context, uuid.UUID) error{
-		q.DeleteOutputOf, q.DeleteExecs, q.DeleteApprovals, q.DeleteEffects, q.DeleteSubmissions, q.DeleteWords, q.DeleteBlobRefs,
+		q.DeleteOutputOf, q.DeleteCallbacks, q.DeleteExecs, q.DeleteApprovals, q.DeleteEffects, q.DeleteSubmissions, q.DeleteWords, q.DeleteBlobRefs,
 		q.DeleteEntries, q.DeleteSession,
 	} {
 		if err := part(ctx, id); err != nil {
@@ -113,7 +113,8 @@ func (s *Store) Tidy(ctx context.Context) error {
 		months = nil // the month began in the partition for the rest, and stays there
 	}
 	_, empty := s.query.DropEmptyMonths(ctx)
-	if err := errors.Join(err, executors, months, empty); err != nil {
+	_, callbacks := s.query.DropCallbacks(ctx)
+	if err := errors.Join(err, executors, months, empty, callbacks); err != nil {
 		return fmt.Errorf("store: tidy: %w", err)
 	}
 	return nil

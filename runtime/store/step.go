@@ -23,8 +23,10 @@ type Step struct {
 
 	// Accept are submissions whose input is in the entries: the running one, or one that joins it.
 	Accept []Accept
-	// Intend are calls that an answer asks for.
+	// Intend are calls that an answer asks for, or a command.
 	Intend []Effect
+	// Take are calls that commands ask for and that the entries tell of now.
+	Take []Take
 	// Request are cards to show; their calls are parked.
 	Request []Request
 	// Deliver are approvals whose decision the entries tell.
@@ -59,6 +61,9 @@ type Effect struct {
 	Tool       string
 	ArgsSHA256 []byte
 }
+
+// Take marks a command's call as seen; its Effect is in the same step.
+type Take struct{ Call string }
 
 // Request opens a card for an intended call.
 type Request struct {
@@ -115,8 +120,13 @@ type ExecEnd struct {
 type Settle struct {
 	Call    string
 	Outcome journalv1.ToolOutcome
-	At      int
+	// Answer is for the command that asked for the call; nil when none did.
+	Answer *Answer
+	At     int
 }
+
+// Answer is what a command gets for its call: the text of the result, and what the tool gave beside it.
+type Answer struct{ Content, Data []byte }
 
 // Terminal is the exact record with which a submission will end.
 type Terminal struct {
@@ -195,7 +205,7 @@ func (s Step) check() error {
 
 // changesRows says whether the step needs more than the journal. Terminalize, which is alone, is not counted.
 func (s Step) changesRows() bool {
-	return len(s.Accept)+len(s.Intend)+len(s.Request)+len(s.Deliver)+len(s.Start)+len(s.Execs)+len(s.ExecEnds)+len(s.Settle) > 0 ||
+	return len(s.Accept)+len(s.Intend)+len(s.Take)+len(s.Request)+len(s.Deliver)+len(s.Start)+len(s.Execs)+len(s.ExecEnds)+len(s.Settle) > 0 ||
 		s.Slot != nil || s.Finish != nil
 }
 

@@ -49,6 +49,7 @@ func (d database) Elapse(t testing.TB, by time.Duration) {
 		"execs":                  {"started_at", "ended_at"},
 		"blobs":                  {"touched_at"},
 		"chores":                 {"done_at"},
+		"callbacks":              {"asked_at", "answered_at"},
 	} {
 		set := ""
 		for i, column := range columns {

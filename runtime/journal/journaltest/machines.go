@@ -231,7 +231,7 @@ var machineCases = []testCase{
 		held, _, err := w.SlotOf(w.Context(), t.id)
 		w.ok(err)
 		got, err := w.ExecSlot(w.Context(), running[0].ID)
-		want := store.ExecSlot{Tenant: tenant, Session: t.id, Call: "c1", State: store.ExecStarted, Machine: "m1", Slot: 1, ClaimedAt: held.ClaimedAt}
+		want := store.ExecSlot{Tenant: tenant, Session: t.id, Call: "c1", State: store.ExecStarted, Machine: "m1", Slot: 1, ClaimedAt: held.ClaimedAt, Slotted: true}
 		if w.ok(err); got != want {
 			w.Errorf("got %+v, want %+v", got, want)
 		}

@@ -45,6 +45,12 @@ type Store interface {
 	Exec(ctx context.Context, tenant string, id uuid.UUID) (store.ExecRow, error)
 	DropOutput(ctx context.Context, age time.Duration, most int) (int, error)
 
+	AskCall(ctx context.Context, a store.Ask) (store.Callback, error)
+	Callback(ctx context.Context, session uuid.UUID, call string) (store.Callback, error)
+	CallbackTold(ctx context.Context, session uuid.UUID, call string) error
+	Asked(ctx context.Context, c store.Claim, most int) ([]store.Callback, error)
+	WakeWaiting(ctx context.Context, every time.Duration, most int) (int, error)
+
 	Fork(ctx context.Context, tenant string, parent uuid.UUID, seq int64, id uuid.UUID) (store.Session, error)
 	Index(ctx context.Context, most int) (int, error)
 	Search(ctx context.Context, tenant, query string, most int) ([]store.Hit, error)
@@ -101,6 +107,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"search", searchCases},
 		{"retention", retentionCases},
 		{"machines", machineCases},
+		{"callbacks", callbackCases},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, c := range group.cases {

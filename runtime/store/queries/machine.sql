@@ -69,7 +69,8 @@ SELECT id FROM machines WHERE id = ANY(@ids::text[]) AND state = 2 ORDER BY id;
 
 -- name: ExecSlot :one
 -- A command with its tenant and, as long as its session has it, the slot on the command's machine.
-SELECT x.id, x.session_id, x.call_id, x.machine_id, x.state, s.tenant_id, coalesce(h.slot, 0)::integer AS slot, h.claimed_at
+SELECT x.id, x.session_id, x.call_id, x.machine_id, x.state, s.tenant_id, coalesce(h.slot, 0)::integer AS slot, h.claimed_at,
+  EXISTS (SELECT 1 FROM machine_slots m WHERE m.machine_id = x.machine_id)::boolean AS slotted
 FROM execs x JOIN sessions s ON s.id = x.session_id LEFT JOIN machine_slots h ON h.session_id = x.session_id AND h.machine_id = x.machine_id
 WHERE x.id = @id;
 

@@ -79,7 +79,8 @@ func (q *Queries) EndRest(ctx context.Context, id string) error {
 }
 
 const ExecSlot = `-- name: ExecSlot :one
-SELECT x.id, x.session_id, x.call_id, x.machine_id, x.state, s.tenant_id, coalesce(h.slot, 0)::integer AS slot, h.claimed_at
+SELECT x.id, x.session_id, x.call_id, x.machine_id, x.state, s.tenant_id, coalesce(h.slot, 0)::integer AS slot, h.claimed_at,
+  EXISTS (SELECT 1 FROM machine_slots m WHERE m.machine_id = x.machine_id)::boolean AS slotted
 FROM execs x JOIN sessions s ON s.id = x.session_id LEFT JOIN machine_slots h ON h.session_id = x.session_id AND h.machine_id = x.machine_id
 WHERE x.id = $1
 `
@@ -93,6 +94,7 @@ type ExecSlotRow struct {
 	TenantID  string
 	Slot      int32
 	ClaimedAt *time.Time
+	Slotted   bool
 }
 
 // A command with its tenant and, as long as its session has it, the slot on the command's machine.
@@ -108,6 +110,7 @@ func (q *Queries) ExecSlot(ctx context.Context, id uuid.UUID) (ExecSlotRow, erro
 		&i.TenantID,
 		&i.Slot,
 		&i.ClaimedAt,
+		&i.Slotted,
 	)
 	return i, err
 }
