@@ -16,6 +16,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -25,7 +27,7 @@ import (
 )
 
 // Variable of the environment in which a command finds its token.
-const Variable = "FLYFLEET_MACHINE_TOKEN"
+const Variable = "FLYFLEET_PROXY_TOKEN"
 
 // minKey is the least that a key has; prefix names the form of the token's text: prefix.id.mac.
 const (
@@ -36,7 +38,8 @@ const (
 // ErrInvalid says that a token is none, or is not good any more. It does not say which: a caller must learn nothing from it.
 var ErrInvalid = errors.New("the machine token is not valid")
 
-// Claim is the claim of a slot that a token stands for.
+// Claim is the claim of a slot that a token stands for. On a machine without slots, as those for trying have none, it names the
+// machine alone.
 type Claim struct {
 	Machine string
 	Slot    int
@@ -65,6 +68,37 @@ func NewKeys(keys ...[]byte) (*Keys, error) {
 	return &Keys{keys: keys}, nil
 }
 
+// ParseKeys reads keys in base64, separated by commas or lines, the newest first: it makes tokens, the others only prove them. Instead
+// the text may be the absolute path of a file that holds that, and that nobody but its owner may read. No error holds any of it.
+func ParseKeys(text string) (*Keys, error) {
+	if filepath.IsAbs(text) {
+		about, err := os.Stat(text)
+		if err != nil {
+			return nil, err
+		}
+		if about.Mode().Perm()&0o077 != 0 || about.Size() > maxFile {
+			return nil, fmt.Errorf("%s may be read by others than its owner, or is too long: chmod 600 %s", text, text)
+		}
+		content, err := os.ReadFile(text)
+		if err != nil {
+			return nil, err
+		}
+		text = string(content)
+	}
+	var keys [][]byte
+	for i, encoded := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' || r == ' ' }) {
+		key, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return nil, fmt.Errorf("key %d of machine tokens is not base64: make one with openssl rand -base64 32", i+1)
+		}
+		keys = append(keys, key)
+	}
+	return NewKeys(keys...)
+}
+
+// maxFile bounds a file of keys.
+const maxFile = 64 << 10
+
 // LogValue keeps the keys out of slog.
 func (k *Keys) LogValue() slog.Value { return slog.StringValue(fmt.Sprintf("%d keys", len(k.keys))) }
 
@@ -72,8 +106,19 @@ func (k *Keys) LogValue() slog.Value { return slog.StringValue(fmt.Sprintf("%d k
 func (k *Keys) String() string { return k.LogValue().String() }
 
 // Token is the token of a command under a claim.
-func (k *Keys) Token(exec uuid.UUID, claim Claim) string {
-	return prefix + "." + exec.String() + "." + base64.RawURLEncoding.EncodeToString(mac(k.keys[0], exec, claim))
+func (k *Keys) Token(exec uuid.UUID, claim Claim) string { return text(k.keys[0], exec, claim) }
+
+// All are the tokens of a command under each key, the first one's first: what it may have been given.
+func (k *Keys) All(exec uuid.UUID, claim Claim) []string {
+	all := make([]string, 0, len(k.keys))
+	for _, key := range k.keys {
+		all = append(all, text(key, exec, claim))
+	}
+	return all
+}
+
+func text(key []byte, exec uuid.UUID, claim Claim) string {
+	return prefix + "." + exec.String() + "." + base64.RawURLEncoding.EncodeToString(mac(key, exec, claim))
 }
 
 func mac(key []byte, exec uuid.UUID, claim Claim) []byte {
@@ -104,7 +149,7 @@ func (k *Keys) Verify(ctx context.Context, commands Commands, token string) (uui
 		return uuid.Nil, store.ExecSlot{}, ErrInvalid
 	case err != nil:
 		return uuid.Nil, store.ExecSlot{}, err
-	case is.State != store.ExecStarted || is.Slot == 0:
+	case is.State != store.ExecStarted || is.Slotted && is.Slot == 0:
 		return uuid.Nil, store.ExecSlot{}, ErrInvalid
 	}
 	claim := Claim{Machine: is.Machine, Slot: is.Slot, At: is.ClaimedAt}

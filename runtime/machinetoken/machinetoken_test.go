@@ -42,7 +42,7 @@ func keys(t testing.TB, seeds ...string) *machinetoken.Keys {
 func TestTokenDiesWithItsCommandAndItsSlot(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	exec, other := store.NewID(), store.NewID()
-	row := store.ExecSlot{Tenant: "t", Session: store.NewID(), Call: "c", State: store.ExecStarted, Machine: "m", Slot: 2, ClaimedAt: at}
+	row := store.ExecSlot{Tenant: "t", Session: store.NewID(), Call: "c", State: store.ExecStarted, Machine: "m", Slot: 2, ClaimedAt: at, Slotted: true}
 	k := keys(t, "k")
 	text := k.Token(exec, machinetoken.ClaimOf(store.Held{Machine: "m", Slot: 2, ClaimedAt: at, Fence: 7}))
 	if again := keys(t, "k").Token(exec, machinetoken.ClaimOf(store.Held{Machine: "m", Slot: 2, ClaimedAt: at.Local(), Fence: 8})); again != text {

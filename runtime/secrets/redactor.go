@@ -26,6 +26,8 @@ type Redactor struct {
 	known [256][]string
 	// pairs are the first two bytes of all that is looked for: most bytes of a text are passed by it.
 	pairs [1 << 16 / 64]uint64
+	// exact: only known values are secret.
+	exact bool
 }
 
 // NewRedactor masks these values and key shapes. A value that Masks refuses is left out.
@@ -52,6 +54,13 @@ func NewRedactor(values ...string) *Redactor {
 	for i := range shapes {
 		r.pair(shapes[i].prefix)
 	}
+	return r
+}
+
+// NewExactRedactor masks these values and nothing else: for text that goes where key shapes are nobody's secret.
+func NewExactRedactor(values ...string) *Redactor {
+	r := NewRedactor(values...)
+	r.exact = true
 	return r
 }
 

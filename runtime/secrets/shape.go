@@ -73,6 +73,7 @@ var shapes = []shape{
 	{prefix: "FlyV1 ", set: macaroon, least: 20, word: true},
 	{prefix: "ffroot1.", set: token, least: 20, word: true},
 	{prefix: "ffsign1.", set: token, least: 20, word: true},
+	{prefix: "ffm1.", set: token, least: 40, word: true},
 	{prefix: "Bearer ", set: macaroon, least: 20, word: true},
 	{prefix: "bearer ", set: macaroon, least: 20, word: true},
 	{prefix: "eyJ", set: token, least: 20, word: true, judge: jwt},

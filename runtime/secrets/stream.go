@@ -104,6 +104,9 @@ func (r *Redactor) match(text []byte, before byte, closing bool) span {
 			return span{undecided: true}
 		}
 	}
+	if r.exact {
+		return found
+	}
 	for _, shape := range shapesBy[text[0]] {
 		if shape.word && isWord(before) {
 			continue

@@ -28,12 +28,16 @@ func runExec(ctx context.Context, call Call) (Result, error) {
 	}
 	command := sandbox.Command{
 		ID: call.ExecID, IfEpoch: call.Epoch, Argv: []string{"/bin/sh", "-c", args.Command}, Dir: args.Dir,
-		MergeStderr: true, Timeout: defaultTimeout, Unattended: unattended,
+		MergeStderr: true, Timeout: defaultTimeout, Unattended: unattended, SecretEnv: call.SecretEnv,
 	}
 	if args.Timeout > 0 {
 		command.Timeout = time.Duration(args.Timeout) * time.Second
 	}
 	process, err := call.Box.Start(ctx, command)
+	if call.Resumed && errors.Is(err, sandbox.ErrConflict) {
+		// The id is of this call alone. Its command was started with other secret variables, before this replica's configuration.
+		process, err = call.Box.Attach(ctx, call.ExecID)
+	}
 	if err != nil {
 		return lostOr(ctx, err, nil)
 	}

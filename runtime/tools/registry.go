@@ -41,6 +41,13 @@ type Call struct {
 	Resumed bool
 	// Key is what a keyed call's target knows it by.
 	Key string
+	// SecretEnv is what a command gets beside its arguments, NAME=value: kept nowhere.
+	SecretEnv []string
+	// Body comes beside the arguments of a call that a command asks for.
+	Body []byte
+	// Credential gives a value that came with the submission, by its name; false: none of that name came, or it is over. Nil:
+	// there are none.
+	Credential func(ctx context.Context, name string) (string, bool, error)
 	// Output gets a command's raw output from From on, as it comes. Nil: nobody wants it.
 	Output func(sandbox.Output) error
 	From   sandbox.Offsets
@@ -81,6 +88,10 @@ type Result struct {
 	Masks   int
 	// Failed: the call did not do what was asked.
 	Failed bool
+	// Unknown: it may have had its effect, and nobody will ever know.
+	Unknown bool
+	// Answer is for the command that asked for the call, and kept out of the journal.
+	Answer []byte
 	// Exit is how its command ended. It is nil for a tool that runs none; of an attached one the operation is then over, and its
 	// exec_exited says no more.
 	Exit *sandbox.Exit
