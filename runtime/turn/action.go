@@ -38,6 +38,9 @@ type AbortModel struct {
 // Compact asks for a summary of the conversation up to a seq, and appends compaction.
 type Compact struct{ UptoSeq int64 }
 
+// TakeCall appends the tool_called of a call that a command asks for.
+type TakeCall struct{ Call string }
+
 // OpenApproval appends approval_requested and shows the card.
 type OpenApproval struct{ Call string }
 
@@ -140,6 +143,7 @@ func (StartTurn) action()       {}
 func (AskModel) action()        {}
 func (AbortModel) action()      {}
 func (Compact) action()         {}
+func (TakeCall) action()        {}
 func (OpenApproval) action()    {}
 func (DeliverDecision) action() {}
 func (DropDecision) action()    {}

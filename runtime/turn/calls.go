@@ -11,8 +11,11 @@ import (
 func (d decider) toolsPending() []Action {
 	pending := d.state.Pending()
 	waiting := d.waiting(pending)
-	room := MaxRunning - len(d.facts.Running)
-	var actions []Action
+	room := map[bool]int{false: MaxRunning, true: MaxRunning}
+	for id := range d.facts.Running {
+		room[d.nested(id)]--
+	}
+	actions := d.asked(pending)
 	parked := 0
 	for _, call := range pending {
 		if waiting[call.ID] {
@@ -20,16 +23,41 @@ func (d decider) toolsPending() []Action {
 		}
 		for _, action := range d.call(call, waiting) {
 			if begins(action) {
-				if room <= 0 {
+				if room[call.Nested()] <= 0 {
 					continue
 				}
-				room--
+				room[call.Nested()]--
 			}
 			actions = append(actions, action)
 		}
 	}
 	if len(actions) == 0 && parked == len(pending) {
 		return []Action{Park{}}
+	}
+	return actions
+}
+
+func (d decider) nested(id string) bool {
+	call := d.state.Calls[id]
+	return call != nil && call.Nested()
+}
+
+// asked takes what running commands ask for. What a command asks for that has ended is closed with its end.
+func (d decider) asked(pending []*journal.Call) []Action {
+	open := 0
+	for _, call := range pending {
+		if call.Nested() {
+			open++
+		}
+	}
+	var actions []Action
+	for _, asked := range d.facts.Asked {
+		parent := d.state.Calls[d.state.Execs[asked.Exec]]
+		if d.state.Calls[asked.Call] != nil || parent == nil || parent.State != journal.CallStarted || open >= MaxNested {
+			continue
+		}
+		actions = append(actions, TakeCall{Call: asked.Call})
+		open++
 	}
 	return actions
 }

@@ -38,8 +38,16 @@ type Facts struct {
 	Stopped map[string]bool
 	// Held are the execs whose clock this process has stopped.
 	Held map[string]bool
+	// Asked are calls that commands ask for and that no entry tells of, the oldest first.
+	Asked []Asked
 	// Ended are the execs of which the machine says that they have ended.
 	Ended map[string]bool
+}
+
+// Asked is a call that a command asks for.
+type Asked struct {
+	// Call is its id, and Exec the command's.
+	Call, Exec string
 }
 
 // Queued is a submission that waits.

@@ -13,8 +13,11 @@ import (
 const (
 	// MaxAttempts is how many owners may die over one submission before it is given up.
 	MaxAttempts = 5
-	// MaxRunning is how many calls of a session run at once; the others of an answer wait.
+	// MaxRunning is how many calls of a session run at once; the others of an answer wait. Calls that commands ask for are
+	// counted apart: a command holds its place while it waits for one.
 	MaxRunning = 16
+	// MaxNested is how many calls that commands ask for are open at once; more are not taken.
+	MaxNested = 32
 )
 
 // Next is what the owner does now; nothing means that it waits for what runs.

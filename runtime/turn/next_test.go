@@ -1,6 +1,7 @@
 package turn_test
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -390,5 +391,35 @@ func TestTornAnswerIsAskedForAgain(t *testing.T) {
 	answered := slices.ContainsFunc(s.Conversation, func(i journal.Item) bool { return i.Answer != nil })
 	if len(s.Calls) != 0 || answered {
 		t.Error("a part of the answer is left")
+	}
+}
+
+// What a running command asks for is taken once, also when its places are taken by commands that wait; what an ended one asks
+// for is not.
+func TestCallOfACommandIsTaken(t *testing.T) {
+	asks := func(call string) func(*turn.Facts) {
+		return func(f *turn.Facts) {
+			f.Running, f.Asked = running("c1"), []turn.Asked{{Call: call, Exec: "x1"}}
+		}
+	}
+	expect(t, state(t, oneCall("ATTACHED", "ALLOW")+exec), here(asks("x1/k")), turn.TakeCall{Call: "x1/k"})
+	taken := oneCall("ATTACHED", "ALLOW") + exec + `tool_called { call_id: "x1/k" tool: "crm" class: EFFECT_CLASS_OPAQUE block: -1 policy: POLICY_ALLOW }`
+	start := turn.StartTool{Call: "x1/k", Class: journalv1.EffectClass_EFFECT_CLASS_OPAQUE, Journaled: true}
+	expect(t, state(t, taken), here(asks("x1/k")), start)
+	full := here(func(f *turn.Facts) {
+		f.Running = running("c1")
+		for i := range turn.MaxRunning {
+			f.Running[fmt.Sprint("other", i)] = true
+		}
+	})
+	expect(t, state(t, taken), full, start)
+	ended := oneCall("ATTACHED", "ALLOW") + exec + `
+exec_exited { call_id: "c1" exec_id: "x1" }
+tool_result { call_id: "c1" outcome: TOOL_OUTCOME_OK }
+`
+	for _, action := range turn.Next(state(t, ended), here(asks("x1/k"))) {
+		if _, takes := action.(turn.TakeCall); takes {
+			t.Error("a call is taken whose command has ended")
+		}
 	}
 }

@@ -58,6 +58,15 @@ func (w *world) record(action turn.Action) {
 		w.abort(a.Reason, a.Retryable)
 	case turn.Compact:
 		w.append(uuid.Nil, &journalv1.Body{Body: &journalv1.Body_Compaction{Compaction: &journalv1.Compaction{UptoSeq: a.UptoSeq, Summary: []byte("short")}}})
+	case turn.TakeCall:
+		called := w.asked[a.Call]
+		if called == nil {
+			w.t.Fatalf("call %s is taken, and nobody asks for it", a.Call)
+		}
+		called.CallId = a.Call
+		delete(w.asked, a.Call)
+		w.append(uuid.Nil, &journalv1.Body{Body: &journalv1.Body_ToolCalled{ToolCalled: called}})
+		w.lookForCalls()
 	case turn.OpenApproval:
 		id := "a" + a.Call
 		w.append(uuid.Nil, &journalv1.Body{Body: &journalv1.Body_ApprovalRequested{ApprovalRequested: &journalv1.ApprovalRequested{
@@ -183,7 +192,7 @@ func (w *world) start(a turn.StartTool) {
 
 // park is refused while something is undelivered; else the session sleeps until somebody does something.
 func (w *world) park() (died bool) {
-	if len(w.facts.Decisions)+len(w.facts.Joining) > 0 {
+	if len(w.facts.Decisions)+len(w.facts.Joining)+len(w.facts.Asked) > 0 {
 		return false
 	}
 	w.claim()

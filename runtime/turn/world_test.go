@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,6 +36,9 @@ type world struct {
 	starts  map[string]int
 	rows    map[string]*turn.Decision
 	said    map[string]agentName
+	// asked are the calls that commands ask for and that no entry tells of, asks counts them.
+	asked map[string]*journalv1.ToolCalled
+	asks  int
 }
 
 func newWorld(t *rapid.T) *world {
@@ -42,6 +46,7 @@ func newWorld(t *rapid.T) *world {
 		t: t, state: new(journal.State), facts: turn.Facts{Fence: 1, Attempt: 1, Trusted: true},
 		inputs: rapid.IntRange(1, 4).Draw(t, "inputs"), crashes: rapid.IntRange(0, 10).Draw(t, "crashes"),
 		effects: map[string]int{}, starts: map[string]int{}, rows: map[string]*turn.Decision{}, said: map[string]agentName{},
+		asked: map[string]*journalv1.ToolCalled{},
 	}
 	w.forget()
 	w.append(uuid.Nil, &journalv1.Body{Body: &journalv1.Body_SessionCreated{SessionCreated: &journalv1.SessionCreated{Agent: "coder"}}})
@@ -98,6 +103,7 @@ func (w *world) append(submission uuid.UUID, bodies ...*journalv1.Body) {
 		}
 		w.entries = append(w.entries, entry)
 	}
+	w.closeCalls()
 }
 
 // run goes on until every submission is settled.
@@ -183,6 +189,25 @@ func (w *world) decide(decision turn.Decision) {
 	w.facts.Decisions = append(w.facts.Decisions, decision)
 }
 
+// lookForCalls is what the rows say that commands ask for.
+func (w *world) lookForCalls() {
+	w.facts.Asked = nil
+	for _, id := range slices.Sorted(maps.Keys(w.asked)) {
+		exec, _, _ := strings.Cut(id, "/")
+		w.facts.Asked = append(w.facts.Asked, turn.Asked{Call: id, Exec: exec})
+	}
+}
+
+// closeCalls closes, with a command's end, what it asked for and nobody has taken.
+func (w *world) closeCalls() {
+	maps.DeleteFunc(w.asked, func(id string, _ *journalv1.ToolCalled) bool {
+		exec, _, _ := strings.Cut(id, "/")
+		call := w.state.Calls[w.state.Execs[exec]]
+		return call == nil || call.Exec.State != journal.ExecIntended
+	})
+	w.lookForCalls()
+}
+
 // callBack is a command that calls the gateway.
 func (w *world) callBack() {
 	for _, call := range w.state.Pending() {
@@ -190,10 +215,12 @@ func (w *world) callBack() {
 			continue
 		}
 		class := rapid.SampledFrom([]journalv1.EffectClass{journalv1.EffectClass_EFFECT_CLASS_KEYED, journalv1.EffectClass_EFFECT_CLASS_OPAQUE}).Draw(w.t, "class")
-		w.append(uuid.Nil, &journalv1.Body{Body: &journalv1.Body_ToolCalled{ToolCalled: &journalv1.ToolCalled{
-			CallId: fmt.Sprintf("%s/%d", call.Exec.ID, w.state.Seq), Tool: "crm", Class: class, Block: -1, ArgsSha256: journal.ArgsSHA256(nil),
+		w.asks++
+		w.asked[fmt.Sprintf("%s/%d", call.Exec.ID, w.asks)] = &journalv1.ToolCalled{
+			Tool: "crm", Class: class, Block: -1, ArgsSha256: journal.ArgsSHA256(nil),
 			Policy: rapid.SampledFrom([]journalv1.Policy{journalv1.Policy_POLICY_ASK, journalv1.Policy_POLICY_ALLOW, journalv1.Policy_POLICY_DENY}).Draw(w.t, "policy"),
-		}}})
+		}
+		w.lookForCalls()
 		return
 	}
 }
