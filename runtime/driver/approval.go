@@ -26,7 +26,7 @@ func (s *session) openApproval(a turn.OpenApproval) error {
 	id := store.NewID()
 	step := store.Step{Request: []store.Request{{
 		Approval: id, Call: call.ID, Submission: s.state.Open().ID, ArgsSHA256: call.ArgsSHA256,
-		Summary: s.summary(call.Tool, args), ExpiresIn: s.options.CardTime,
+		Summary: s.summary(call.Tool, s.shown(call, args)), ExpiresIn: s.options.CardTime,
 	}}}
 	return s.commit(step, &journalv1.Body{Body: &journalv1.Body_ApprovalRequested{ApprovalRequested: &journalv1.ApprovalRequested{
 		ApprovalId: id.String(), CallId: call.ID, ArgsSha256: call.ArgsSHA256,

@@ -48,6 +48,8 @@ func (s *session) carryOut(action turn.Action) error {
 		return s.ask(a)
 	case turn.AbortModel:
 		return s.abort(a)
+	case turn.TakeCall:
+		return s.takeCall(a.Call)
 	case turn.OpenApproval:
 		return s.openApproval(a)
 	case turn.DeliverDecision:

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/machinetoken"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/secrets"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
@@ -22,6 +24,25 @@ type Agent struct {
 	turn.Agent
 	Model model.Model
 	Tools *tools.Registry
+	// Calls are what commands may ask for on the way back; nil: nothing.
+	Calls Calls
+}
+
+// Calls are tools for commands. Its methods may be called from many goroutines.
+type Calls interface {
+	// Plan and Run are those of tools.Registry.
+	Plan(name string, args json.RawMessage) tools.Plan
+	Run(ctx context.Context, name string, call tools.Call) (tools.Result, error)
+	// Show is what a person is shown of a call: its arguments, with what matters of the body.
+	Show(args json.RawMessage, body []byte) json.RawMessage
+}
+
+// WayBack is how commands reach the runtime.
+type WayBack struct {
+	// URL below which they find upstreams.
+	URL string
+	// Keys make their tokens.
+	Keys *machinetoken.Keys
 }
 
 // Agents gives an agent by the name that its sessions have.
@@ -40,6 +61,11 @@ type Options struct {
 	Known []string
 	// Grace is how long what was told to stop may take; then its outcome is unknown. 20 s.
 	Grace time.Duration
+	// WayBack of commands of agents that have Calls. Nil: there is none.
+	WayBack *WayBack
+	// HoldTime is how long a command's clock stands when nobody renews that, while a person is asked about a call in it. 10
+	// minutes; renewed each third of it.
+	HoldTime time.Duration
 	// CardTime is how long a person has to decide. 7 days.
 	CardTime time.Duration
 	// ModelSilence is how long a model call may go without a word; then it is asked again. 15 minutes.
@@ -67,6 +93,7 @@ func New(o Options) (*Driver, error) {
 	}
 	o.Grace = orDefault(o.Grace, 20*time.Second)
 	o.CardTime = orDefault(o.CardTime, 7*24*time.Hour)
+	o.HoldTime = orDefault(o.HoldTime, 10*time.Minute)
 	o.ModelSilence = orDefault(o.ModelSilence, 15*time.Minute)
 	o.FailedWait = orDefault(o.FailedWait, 30*time.Second)
 	if o.Jitter == nil {

@@ -36,7 +36,14 @@ type job struct {
 	class journalv1.EffectClass
 	exec  journal.Exec
 	files []files
+	// known are the values that mask hides.
+	known []string
 	mask  *secrets.Redactor
+	// calls are what commands may ask for. A call that one asks for has a body, and credentials.
+	calls      Calls
+	nested     bool
+	body       []byte
+	credential func(ctx context.Context, name string) (string, bool, error)
 	// holds: the command's clock may stand.
 	holds bool
 }
@@ -45,10 +52,6 @@ var errStopped = errors.New("the call was told to stop")
 
 // startTool begins a call. The intent is committed once its machine is there.
 func (s *session) startTool(a turn.StartTool) (did, error) {
-	if s.state.Calls[a.Call].Nested() {
-		// The gateway works on what a command asks for: it has the request.
-		return nothing, nil
-	}
 	j := job{call: a.Call, key: a.Key}
 	if a.Journaled {
 		j.start = &a
@@ -64,7 +67,16 @@ func (s *session) work(j job) error {
 		return err
 	}
 	j.tool, j.args, j.class, j.files = call.Tool, args, call.Class, s.files()
-	j.mask = s.mask
+	j.known, j.mask, j.calls = s.known, s.mask, s.agent.Calls
+	work := s.carry
+	if call.Nested() {
+		request, err := s.request(call)
+		if err != nil {
+			return err
+		}
+		j.nested, j.body, j.credential, j.calls = true, request.Body, s.lender(), s.callers()
+		work = s.serve
+	}
 	if call.Exec != nil {
 		j.exec = *call.Exec
 		j.holds = s.asked(call.Exec.ID)
@@ -75,7 +87,7 @@ func (s *session) work(j job) error {
 	s.calls[j.call] = this
 	s.own(func() {
 		defer stop(nil)
-		err := s.carry(ctx, j)
+		err := work(ctx, j)
 		end(err)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, errCannot) {
 			// It is begun again when this is over; not at once.
@@ -90,6 +102,12 @@ func (s *session) work(j job) error {
 func (s *session) over(j job, this *running, err error) error {
 	if s.calls[j.call] == this {
 		delete(s.calls, j.call)
+	}
+	if j.nested && s.stopped[j.call] {
+		// Its command ended before it; that is no end of the submission, whose grace begins when it does.
+		if delete(s.stopped, j.call); len(s.stopped) == 0 {
+			s.stoppedAt = time.Time{}
+		}
 	}
 	if err != nil && !errors.Is(err, errStopped) && !errors.Is(err, errCannot) {
 		s.log.WarnContext(s.ctx, "a call came to no result", "call", j.call, "tool", j.tool, "error", err)
@@ -114,6 +132,10 @@ func (s *session) asked(exec string) bool {
 func (s *session) args(call *journal.Call) (json.RawMessage, error) {
 	if edited := call.EditedArgs(); edited != nil {
 		return edited, nil
+	}
+	if call.Nested() {
+		request, err := s.request(call)
+		return request.Args, err
 	}
 	for i := len(s.state.Conversation) - 1; i >= 0; i-- {
 		answer := s.state.Conversation[i].Answer
@@ -220,6 +242,10 @@ func (s *session) attempt(ctx context.Context, j *job, place *Place) error {
 	if j.holds {
 		s.unhold(ctx, *j, place)
 	}
+	env, err := s.equip(ctx, j)
+	if err != nil {
+		return err
+	}
 	out, err := s.newOutput(ctx, *j)
 	if err != nil {
 		return err
@@ -227,7 +253,7 @@ func (s *session) attempt(ctx context.Context, j *job, place *Place) error {
 	crashpoint.Hit("effect.before")
 	result, err := s.runTool(ctx, j, tools.Call{
 		Args: j.args, Box: place.Box, ExecID: j.exec.ID, Epoch: j.exec.Epoch, Resumed: j.again, Key: j.key,
-		Output: out.take, From: out.from, Mask: j.masker(),
+		Output: out.take, From: out.from, Mask: j.masker(), SecretEnv: env,
 	})
 	crashpoint.Hit("effect.after")
 	j.again = true

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,11 @@ func DecodeCredentials(plain []byte) (map[string]string, error) {
 func (s *session) learnClaim() error {
 	s.known = slices.Clone(s.options.Known)
 	s.mask = secrets.NewRedactor(s.known...)
+	return s.learn(s.working()...)
+}
+
+// working are the claim's submission and those that have joined it.
+func (s *session) working() []uuid.UUID {
 	if s.claim.Submission == nil {
 		return nil
 	}
@@ -38,7 +44,7 @@ func (s *session) learnClaim() error {
 			ids = append(ids, submission.ID)
 		}
 	}
-	return s.learn(ids...)
+	return ids
 }
 
 // learn masks the credentials of submissions too.
@@ -47,25 +53,28 @@ func (s *session) learn(submissions ...uuid.UUID) error {
 		return nil
 	}
 	for _, id := range submissions {
-		values, err := s.credentials(id)
+		byName, err := s.credentials(s.ctx, id)
 		if err != nil {
 			return err
 		}
-		s.known = append(s.known, values...)
+		for _, value := range byName {
+			s.known = append(s.known, value)
+		}
 	}
 	s.mask = secrets.NewRedactor(s.known...)
 	return nil
 }
 
-func (s *session) credentials(id uuid.UUID) ([]string, error) {
-	sealed, err := s.options.Store.Credentials(s.ctx, s.claim, id)
+// credentials are those of a submission, by name.
+func (s *session) credentials(ctx context.Context, id uuid.UUID) (map[string]string, error) {
+	sealed, err := s.options.Store.Credentials(ctx, s.claim, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrExpired):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	plain, err := s.options.Sealer.Open(s.ctx, id, secrets.Sealed{KeyID: sealed.KeyID, Data: sealed.Data})
+	plain, err := s.options.Sealer.Open(ctx, id, secrets.Sealed{KeyID: sealed.KeyID, Data: sealed.Data})
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +82,5 @@ func (s *session) credentials(id uuid.UUID) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("submission %s: %w", id, err)
 	}
-	values := make([]string, 0, len(byName))
-	for _, value := range byName {
-		values = append(values, value)
-	}
-	return values, nil
+	return byName, nil
 }

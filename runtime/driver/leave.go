@@ -30,7 +30,7 @@ func (s *session) park() (did, error) {
 	if err := s.look(); err != nil {
 		return nothing, err
 	}
-	if len(s.news.Decisions) != had || s.news.Cancelled {
+	if len(s.news.Decisions) != had || s.news.Cancelled || len(s.wanted) > 0 {
 		return done, nil
 	}
 	return nothing, nil

@@ -20,7 +20,10 @@ func (s *session) settleResult(j job, result tools.Result) error {
 		return nil
 	}
 	outcome := journalv1.ToolOutcome_TOOL_OUTCOME_OK
-	if result.Failed {
+	switch {
+	case result.Unknown:
+		outcome = journalv1.ToolOutcome_TOOL_OUTCOME_UNKNOWN
+	case result.Failed:
 		outcome = journalv1.ToolOutcome_TOOL_OUTCOME_ERROR
 	}
 	var step store.Step
@@ -32,7 +35,7 @@ func (s *session) settleResult(j job, result tools.Result) error {
 		}
 		bodies, step.ExecEnds = append(bodies, body), []store.ExecEnd{end}
 	}
-	step.Settle = []store.Settle{{Call: call.ID, Outcome: outcome, At: len(bodies)}}
+	step.Settle = []store.Settle{{Call: call.ID, Outcome: outcome, Answer: s.answerOf(call, result.Content, result.Answer), At: len(bodies)}}
 	told := toolResult(call.ID, outcome, result.Content)
 	told.GetToolResult().Masked = int32(result.Masks)
 	return s.commit(step, append(bodies, told)...)
@@ -76,7 +79,7 @@ func (s *session) settleCall(id string, outcome journalv1.ToolOutcome, content [
 	if call.Settled() {
 		return nil
 	}
-	step := store.Step{Settle: []store.Settle{{Call: id, Outcome: outcome}}}
+	step := store.Step{Settle: []store.Settle{{Call: id, Outcome: outcome, Answer: s.answerOf(call, content, nil)}}}
 	if call.Exec != nil && call.Exec.State == journal.ExecIntended {
 		// Nobody asks for it again; the journal says nothing of its end, for nobody knows.
 		exec, err := uuid.Parse(call.Exec.ID)

@@ -42,8 +42,12 @@ type session struct {
 	compacting bool
 	// calls that this process works on, by id.
 	calls map[string]*running
-	// stopped are calls that were told to end, held the execs whose clock stands.
-	stopped, held map[string]bool
+	// stopped are calls that were told to end.
+	stopped map[string]bool
+	clocks  *clocks
+	// wanted are the calls that commands ask for and that no entry tells of; requests those that are open, by call.
+	wanted   []store.Callback
+	requests map[string]store.Callback
 	// stoppedAt is when the first of them was told.
 	stoppedAt time.Time
 	// dropped are decisions that came too late, to be marked with the next entry.
@@ -56,7 +60,7 @@ const mostEvents = 64
 func newSession(ctx context.Context, end context.CancelCauseFunc, d *Driver, claim store.Claim) *session {
 	s := &session{
 		Driver: d, claim: claim, state: new(journal.State), ctx: ctx, end: end, events: make(chan func() error, mostEvents),
-		calls: map[string]*running{}, stopped: map[string]bool{}, held: map[string]bool{},
+		calls: map[string]*running{}, stopped: map[string]bool{}, clocks: newClocks(), requests: map[string]store.Callback{},
 	}
 	s.log = slog.New(tracedLog{d.options.Log.Handler(), &s.span}).With("session", claim.Session, "fence", claim.Fence)
 	s.places = newPlaces(d.options.Machines, claim)
@@ -80,6 +84,7 @@ func (s *session) run(drain <-chan struct{}) error {
 			err = event()
 		case <-look:
 			s.watch()
+			s.renewHolds()
 			err = s.look()
 		case <-drain:
 			s.draining, drain = true, nil
@@ -140,7 +145,7 @@ func (s *session) look() error {
 		return nil
 	}
 	s.news = news
-	return nil
+	return s.lookForCalls()
 }
 
 // act does what is to be done now, until that is nothing. left: the session was given up.
@@ -180,7 +185,10 @@ func (s *session) facts() turn.Facts {
 	f := turn.Facts{
 		Fence: s.claim.Fence, Attempt: int32(s.claim.Attempts) + 1, Trusted: s.claim.Trusted(), Draining: s.draining,
 		GraceOver:    !s.stoppedAt.IsZero() && time.Since(s.stoppedAt) > s.options.Grace,
-		ModelRunning: s.asking != nil, Running: map[string]bool{}, Stopped: s.stopped, Held: s.held,
+		ModelRunning: s.asking != nil, Running: map[string]bool{}, Stopped: s.stopped, Held: s.clocks.held, Ended: s.clocks.ended,
+	}
+	for _, wanted := range s.wanted {
+		f.Asked = append(f.Asked, turn.Asked{Call: wanted.Call, Exec: wanted.Exec.String()})
 	}
 	for id := range s.calls {
 		f.Running[id] = true

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -14,8 +13,6 @@ import (
 const (
 	// termGrace is how long a command has between TERM and KILL.
 	termGrace = 5 * time.Second
-	// holdTime is how long a command's clock stands at most, when nobody lets it go on.
-	holdTime = 24 * time.Hour
 	// askTime bounds one question to a machine about a command.
 	askTime = 30 * time.Second
 )
@@ -69,42 +66,4 @@ func (s *session) endExec(id, machine string) error {
 	}
 	_, err = process.Signal(s.ctx, int(unix.SIGKILL), sandbox.Tree)
 	return err
-}
-
-// hold stops a command's clock, or lets it go on.
-func (s *session) hold(a turn.HoldExec) (did, error) {
-	s.held[a.Exec] = a.Hold
-	s.own(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, askTime)
-		defer cancel()
-		place, err := s.places.open(ctx, nil)
-		if err == nil {
-			d := time.Duration(0)
-			if a.Hold {
-				d = holdTime
-			}
-			err = s.holdFor(ctx, place, a.Exec, d)
-		}
-		if err != nil && s.ctx.Err() == nil {
-			s.log.WarnContext(ctx, "the clock of a command was not changed", "exec", a.Exec, "hold", a.Hold, "error", err)
-		}
-	})
-	return done, nil
-}
-
-func (s *session) holdFor(ctx context.Context, place *Place, exec string, d time.Duration) error {
-	process, err := place.Box.Attach(ctx, exec)
-	if err != nil {
-		return err
-	}
-	return process.Hold(ctx, "card", d)
-}
-
-// unhold lets the clock go on that an owner before may have stopped. A command that is not there has none.
-func (s *session) unhold(ctx context.Context, j job, place *Place) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	if err := s.holdFor(ctx, place, j.exec.ID, 0); err != nil {
-		s.log.DebugContext(ctx, "no clock was let go on", "exec", j.exec.ID, "error", err)
-	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
 
-// commitStart writes down that the call may happen from now on; j then is a call that was started.
+// commitStart writes down that the call may happen from now on; j then is a call that was started. One that needs no machine has
+// no place.
 func (s *session) commitStart(ctx context.Context, j *job, place *Place) error {
 	exec := journal.Exec{}
 	if j.class == journalv1.EffectClass_EFFECT_CLASS_ATTACHED {
@@ -22,7 +23,11 @@ func (s *session) commitStart(ctx context.Context, j *job, place *Place) error {
 		}
 		exec = journal.Exec{ID: store.NewID().String(), Machine: place.Machine, Epoch: description.Epoch, Fence: s.claim.Fence}
 	}
-	err := s.in(ctx, func() error { return s.start(*j, exec, place.Slot) })
+	var slot *store.Slot
+	if place != nil {
+		slot = place.Slot
+	}
+	err := s.in(ctx, func() error { return s.start(*j, exec, slot) })
 	if err != nil {
 		return err
 	}

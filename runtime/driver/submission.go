@@ -108,7 +108,7 @@ func (s *session) begin() error {
 		return err
 	}
 	s.claim, s.news = claim, store.News{}
-	s.stopped, s.held = map[string]bool{}, map[string]bool{}
+	s.stopped, s.clocks = map[string]bool{}, newClocks()
 	s.stoppedAt, s.modelError = time.Time{}, nil
 	if err := s.learnClaim(); err != nil {
 		return err

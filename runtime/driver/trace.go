@@ -123,9 +123,14 @@ func (s *session) commitSpan(step store.Step) (context.Context, func(error)) {
 
 // callSpan is around the work of this process on a call.
 func (s *session) callSpan(ctx context.Context, j job) (context.Context, func(error)) {
-	ctx, span := s.tracer.Start(s.span.in(ctx), "execute_tool "+s.named(j.tool), trace.WithAttributes(
+	name := s.named(j.tool)
+	if j.nested {
+		// The gateway takes no call of an upstream that is not configured.
+		name = j.tool
+	}
+	ctx, span := s.tracer.Start(s.span.in(ctx), "execute_tool "+name, trace.WithAttributes(
 		semconv.GenAIOperationNameExecuteTool,
-		semconv.GenAIToolName(s.named(j.tool)),
+		semconv.GenAIToolName(name),
 		semconv.GenAIToolType("function"),
 		attribute.String("flyfleet.call.class", j.class.String()),
 		attribute.Bool("flyfleet.call.resumed", j.again),

@@ -35,6 +35,8 @@ type Options struct {
 	BeatEvery time.Duration
 	// SweepEvery is how often cards are looked through for expired ones; 5 s.
 	SweepEvery time.Duration
+	// WaitingEvery is how often a parked session is looked at that waits inside a command; 1 minute.
+	WaitingEvery time.Duration
 	// DrainTime bounds how long a stop waits for what would become unknown; 30 s.
 	DrainTime time.Duration
 	// KeepOutput is how long a command's output is kept after its end, and KeepSessions how long a session is that nothing happens
@@ -68,6 +70,7 @@ func New(ctx context.Context, o Options) (*Executor, error) {
 	o.BeatEvery = orDefault(o.BeatEvery, 3*time.Second)
 	o.SweepEvery = orDefault(o.SweepEvery, 5*time.Second)
 	o.DrainTime = orDefault(o.DrainTime, 30*time.Second)
+	o.WaitingEvery = orDefault(o.WaitingEvery, time.Minute)
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -113,6 +116,9 @@ func (e *Executor) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { e.every(life, e.options.BeatEvery, "beat", e.beat) })
 	parts.Go(func() { e.every(life, e.options.SweepEvery, "expire cards", e.sweep) })
+	parts.Go(func() {
+		e.every(life, min(e.options.WaitingEvery, wakeEvery), "wake sessions that wait inside a command", e.wake)
+	})
 	parts.Go(func() { e.every(life, indexEvery, "index", e.index) })
 	parts.Go(func() { e.every(life, tidyEvery, "tidy", e.options.Store.Tidy) })
 	if e.options.KeepOutput > 0 || e.options.KeepSessions > 0 {
@@ -214,6 +220,22 @@ func (e *Executor) sweep(ctx context.Context) error {
 		}
 	}
 }
+
+// wake lets sessions that wait inside a command be looked at again.
+func (e *Executor) wake(ctx context.Context) error {
+	for {
+		woken, err := e.options.Store.WakeWaiting(ctx, e.options.WaitingEvery, mostWoken)
+		if err != nil || woken < mostWoken {
+			return err
+		}
+	}
+}
+
+const (
+	// wakeEvery is how often it is asked whose time it is.
+	wakeEvery = 10 * time.Second
+	mostWoken = 100
+)
 
 // What keeps the database searchable and small; any replica may do it.
 const (
