@@ -151,14 +151,7 @@ func bearer(r *http.Request) string {
 }
 
 func (d *Door) refuse(w http.ResponseWriter, r *http.Request, why *refused) {
-	why.retryAfter(w.Header())
-	if why.code == connect.CodeUnauthenticated {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	}
-	if r.ProtoMajor < 2 {
-		// The rest of the body is not wanted; without this the connection would wait for it.
-		w.Header().Set("Connection", "close")
-	}
+	d.prepare(w, r, why)
 	err := why.asError()
 	if d.errors.IsSupported(r) {
 		// It fails when the client has gone.
@@ -168,12 +161,24 @@ func (d *Door) refuse(w http.ResponseWriter, r *http.Request, why *refused) {
 	writeError(w, err)
 }
 
+// prepare sets the headers of a refusal.
+func (d *Door) prepare(w http.ResponseWriter, r *http.Request, why *refused) {
+	why.retryAfter(w.Header())
+	if why.code == connect.CodeUnauthenticated {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	if r.ProtoMajor < 2 {
+		// The rest of the body is not wanted; without this the connection would wait for it.
+		w.Header().Set("Connection", "close")
+	}
+}
+
 // writeError answers a plain HTTP request as Connect answers a unary one.
 func writeError(w http.ResponseWriter, err *connect.Error) {
 	status := map[connect.Code]int{
 		connect.CodeInvalidArgument: http.StatusBadRequest, connect.CodeUnauthenticated: http.StatusUnauthorized,
 		connect.CodeNotFound: http.StatusNotFound, connect.CodeResourceExhausted: http.StatusTooManyRequests,
-		connect.CodeFailedPrecondition: http.StatusBadRequest, connect.CodeUnavailable: http.StatusServiceUnavailable,
+		connect.CodeFailedPrecondition: http.StatusBadRequest, connect.CodeAlreadyExists: http.StatusConflict, connect.CodeUnavailable: http.StatusServiceUnavailable,
 	}[err.Code()]
 	if status == 0 {
 		status = http.StatusInternalServerError

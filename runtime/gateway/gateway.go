@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -29,6 +30,8 @@ type Options struct {
 	Keys Keys
 	Door DoorOptions
 	SSE  SSEOptions
+	// Proxy is the commands' way back.
+	Proxy ProxyOptions
 	// EventBytes bounds what all clients' events may take at the same time, on their way. 64 MiB.
 	EventBytes int64
 	// Traces takes spans of requests. Nil: there are none, and a caller's trace is only handed on.
@@ -36,7 +39,8 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Gateway answers the API of flyfleet.runtime.v1 and GET /v1/sessions/{session}/events. Close it.
+// Gateway answers the API of flyfleet.runtime.v1, GET /v1/sessions/{session}/events, and what commands ask below ProxyPath. Close
+// it.
 type Gateway struct {
 	store   *store.Store
 	sealer  secrets.Sealer
@@ -45,8 +49,10 @@ type Gateway struct {
 	door    *Door
 	sse     SSEOptions
 	handler http.Handler
-	room    *semaphore.Weighted
-	most    int64
+	// proxy is nil when commands have no way back.
+	proxy *proxy
+	room  *semaphore.Weighted
+	most  int64
 
 	stop context.CancelCauseFunc
 	life context.Context //nolint:containedctx // ends every stream at Close
@@ -90,10 +96,19 @@ func New(o Options) (*Gateway, error) {
 		connect.WithInterceptors(tracing(o.Traces.Tracer(scopeName)))))
 	mux.Handle("GET /v1/sessions/{session}/events", g.streaming(g.door.Events(g.open, g.sse)))
 	g.handler = g.door.Wrap(mux)
+	if o.Proxy.Keys != nil {
+		g.proxy = newProxy(g, o.Proxy)
+	}
 	return g, nil
 }
 
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if g.proxy != nil && strings.HasPrefix(r.URL.Path, ProxyPath) {
+		g.proxy.ServeHTTP(w, r)
+		return
+	}
+	g.handler.ServeHTTP(w, r)
+}
 
 // Close ends all streams and waits for them. New ones are refused. Requests that only ask and answer are the HTTP server's
 // to wait for.

@@ -15,6 +15,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/driver"
@@ -42,6 +43,12 @@ type rig struct {
 	sealer secrets.Sealer
 	known  []string
 	log    *journalOfLogs
+	// dir is where the sessions' directories are; machines, when it is not nil, is where they work instead of places.
+	dir      string
+	machines driver.Machines
+	// change alters the executors' drivers, waiting is their executors' WaitingEvery.
+	change  func(*driver.Options)
+	waiting time.Duration
 	// acme and zed are keys of two tenants.
 	acme, zed string
 }
@@ -80,7 +87,8 @@ func newRig(t *testing.T, rules ...tools.Rule) *rig {
 	r.sealer, err = secrets.ParseKeyring(sealingKey)
 	r.ok(err)
 	r.store = r.connect()
-	r.places = driver.NewLocal(t.TempDir(), r.logger())
+	r.dir = t.TempDir()
+	r.places = driver.NewLocal(r.dir, r.logger())
 	t.Cleanup(func() { r.ok(r.places.Close()) })
 	r.acme, _, err = gateway.AddKey(t.Context(), r.store, "acme", 0)
 	r.ok(err)
@@ -115,10 +123,10 @@ func (r *rig) Agent(string) (driver.Agent, error) { return r.agent, nil }
 func (r *rig) executor() (stop func()) {
 	r.Helper()
 	s := r.connect()
-	d, err := driver.New(driver.Options{Store: s, Agents: r, Machines: r.places, Sealer: r.sealer, Known: r.known, Log: r.logger()})
-	r.ok(err)
+	d := r.driver(s)
 	e, err := executor.New(r.Context(), executor.Options{
 		Store: s, Runner: d, Log: r.logger(), BeatEvery: 200 * time.Millisecond, SweepEvery: 200 * time.Millisecond, DrainTime: 20 * time.Second,
+		WaitingEvery: r.waiting,
 	})
 	r.ok(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -132,6 +140,66 @@ func (r *rig) executor() (stop func()) {
 	})
 	r.Cleanup(stop)
 	return stop
+}
+
+func (r *rig) driver(s *store.Store) *driver.Driver {
+	r.Helper()
+	o := driver.Options{Store: s, Agents: r, Machines: r.places, Sealer: r.sealer, Known: r.known, Log: r.logger()}
+	if r.machines != nil {
+		o.Machines = r.machines
+	}
+	if r.change != nil {
+		r.change(&o)
+	}
+	d, err := driver.New(o)
+	r.ok(err)
+	return d
+}
+
+// owner works on a session as a replica that dies without a word when kill is called.
+func (r *rig) owner() (kill func()) {
+	r.Helper()
+	s := r.connect()
+	e, err := s.Register(r.Context(), "doomed", "test")
+	r.ok(err)
+	var claims []store.Claim
+	r.soon("a session is claimed", func() bool {
+		r.ok(s.Beat(r.Context(), e))
+		claims, err = s.Claim(r.Context(), e, 1)
+		r.ok(err)
+		return len(claims) == 1
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var parts sync.WaitGroup
+	parts.Go(func() { _ = r.driver(s).Run(ctx, claims[0], nil) })
+	parts.Go(func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_ = s.Beat(ctx, e)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	kill = sync.OnceFunc(func() {
+		cancel()
+		parts.Wait()
+	})
+	r.Cleanup(kill)
+	return kill
+}
+
+// sql changes rows behind everybody's back.
+func (r *rig) sql(text string) {
+	r.Helper()
+	conn, err := pgx.Connect(r.Context(), r.url)
+	r.ok(err)
+	defer conn.Close(context.Background()) //nolint:errcheck // nothing is left to be said
+	_, err = conn.Exec(r.Context(), text)
+	r.ok(err)
 }
 
 // face is a replica's gateway, as a server.
