@@ -37,6 +37,8 @@ type agentEntry struct {
 	// Tools by name; all when left out.
 	Tools []string    `json:"tools"`
 	Rules []ruleEntry `json:"rules"`
+	// Upstreams that its commands may reach, by name; all when left out.
+	Upstreams []string `json:"upstreams"`
 }
 
 type ruleEntry struct {
@@ -65,9 +67,9 @@ func (a *agents) Agent(name string) (driver.Agent, error) {
 	return agent, nil
 }
 
-func newAgents(c Config, s Secrets) (*agents, error) {
+func newAgents(c Config, s Secrets, back *wayBack) (*agents, error) {
 	if c.Agents == "" {
-		one, err := newAgent(agentEntry{}, c, s)
+		one, err := newAgent(agentEntry{}, c, s, back)
 		return &agents{any: &one}, err
 	}
 	text, err := os.ReadFile(c.Agents)
@@ -85,14 +87,14 @@ func newAgents(c Config, s Secrets) (*agents, error) {
 	}
 	all := &agents{byName: map[string]driver.Agent{}}
 	for name, entry := range file.Agents {
-		if all.byName[name], err = newAgent(entry, c, s); err != nil {
+		if all.byName[name], err = newAgent(entry, c, s, back); err != nil {
 			return nil, fmt.Errorf("agent %q: %w", name, err)
 		}
 	}
 	return all, nil
 }
 
-func newAgent(e agentEntry, c Config, s Secrets) (driver.Agent, error) {
+func newAgent(e agentEntry, c Config, s Secrets, back *wayBack) (driver.Agent, error) {
 	e.Provider, e.System = cmp.Or(e.Provider, c.Provider), cmp.Or(e.System, c.System)
 	if e.Provider == c.Provider {
 		e.Model, e.URL = cmp.Or(e.Model, c.Model), cmp.Or(e.URL, c.ModelURL)
@@ -107,13 +109,25 @@ func newAgent(e agentEntry, c Config, s Secrets) (driver.Agent, error) {
 	if e.Model == "" {
 		return driver.Agent{}, errors.New("no model is named: set FLYFLEET_MODEL, or the model of an agent whose provider is not FLYFLEET_MODEL_PROVIDER")
 	}
-	registry, err := newRegistry(e)
+	rules, err := newRules(e)
+	if err != nil {
+		return driver.Agent{}, err
+	}
+	registry, err := newRegistry(e, rules)
 	if err != nil {
 		return driver.Agent{}, err
 	}
 	agent := driver.Agent{Model: m, Tools: registry, Agent: turn.Agent{
 		Provider: m.Provider(), Model: e.Model, System: e.System, MaxTokens: e.MaxTokens, Options: e.Options,
 	}}
+	switch {
+	case back == nil && e.Upstreams != nil:
+		return driver.Agent{}, errors.New("it names upstreams, and there are none: set FLYFLEET_UPSTREAMS")
+	case back != nil && (e.Upstreams == nil || len(e.Upstreams) > 0):
+		if agent.Calls, err = back.upstreams.Calls(rules, e.Upstreams); err != nil {
+			return driver.Agent{}, err
+		}
+	}
 	for _, tool := range registry.Tools() {
 		agent.Agent.Tools = append(agent.Agent.Tools, model.ToolDef{Name: tool.Name, Description: tool.Description, Schema: tool.Schema})
 	}
@@ -144,7 +158,7 @@ func newModel(e agentEntry, c Config, s Secrets) (model.Model, error) {
 	return nil, fmt.Errorf("provider %q is unknown: scripted, anthropic or openai", e.Provider)
 }
 
-func newRegistry(e agentEntry) (*tools.Registry, error) {
+func newRules(e agentEntry) ([]tools.Rule, error) {
 	var rules []tools.Rule
 	for _, r := range e.Rules {
 		policy, err := tools.ParsePolicy(r.Policy)
@@ -159,6 +173,10 @@ func newRegistry(e agentEntry) (*tools.Registry, error) {
 		}
 		rules = append(rules, rule)
 	}
+	return rules, nil
+}
+
+func newRegistry(e agentEntry, rules []tools.Rule) (*tools.Registry, error) {
 	all := tools.Builtin()
 	if e.Tools == nil {
 		return tools.New(rules, all...)

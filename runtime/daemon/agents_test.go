@@ -63,7 +63,7 @@ func TestAgentsInheritWhatBelongsToTheirProvider(t *testing.T) {
 			if err := os.WriteFile(c.flags.Agents, []byte(`{"agents": {"coder": `+c.entry+`}}`), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			all, err := newAgents(c.flags, Secrets{ModelKey: "key"})
+			all, err := newAgents(c.flags, Secrets{ModelKey: "key"}, nil)
 			if c.wrong != "" {
 				if err == nil || !strings.Contains(err.Error(), c.wrong) {
 					t.Errorf("error %v, want %q in it", err, c.wrong)
@@ -89,7 +89,7 @@ func TestAgentsInheritWhatBelongsToTheirProvider(t *testing.T) {
 
 // Without a file there is one agent, whatever its name; a vendor's needs a key, the scripted one does not.
 func TestOneAgentWithoutAFile(t *testing.T) {
-	all, err := newAgents(Config{Provider: "scripted"}, Secrets{})
+	all, err := newAgents(Config{Provider: "scripted"}, Secrets{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestOneAgentWithoutAFile(t *testing.T) {
 			t.Errorf("agent %q: %+v, %v", name, agent.Agent, err)
 		}
 	}
-	if _, err := newAgents(Config{Provider: "openai", Model: "m"}, Secrets{}); err == nil || !strings.Contains(err.Error(), "FLYFLEET_MODEL_KEY") {
+	if _, err := newAgents(Config{Provider: "openai", Model: "m"}, Secrets{}, nil); err == nil || !strings.Contains(err.Error(), "FLYFLEET_MODEL_KEY") {
 		t.Errorf("a vendor without a key: %v", err)
 	}
 }

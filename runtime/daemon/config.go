@@ -31,6 +31,9 @@ type Config struct {
 	Script   string `env:"FLYFLEET_MODEL_SCRIPT" help:"File of the scripted model; without it each input is its own script."`
 	System   string `env:"FLYFLEET_SYSTEM" help:"System prompt of every agent that names none."`
 
+	Upstreams   string `env:"FLYFLEET_UPSTREAMS" help:"JSON file of what commands may reach on the way back; without it they have none."`
+	CallbackURL string `name:"callback-url" env:"FLYFLEET_CALLBACK_URL" help:"Base URL at which commands on machines reach the runtime."`
+
 	Workspaces string `env:"FLYFLEET_WORKSPACES" help:"Directory below which sessions work on this computer, without isolation: for trying, with one replica."`
 	Machine    string `env:"FLYFLEET_MACHINE" help:"One machine for all sessions, app/machine@host:port: for trying."`
 	Transport  string `env:"FLYFLEET_TRANSPORT" help:"How the private network is reached: direct or socks5://…"`
@@ -57,6 +60,8 @@ type Secrets struct {
 	SealingKeys string
 	// CollectorHeaders are the headers of requests to a collector of spans, OTEL_EXPORTER_OTLP_HEADERS and …_TRACES_HEADERS.
 	CollectorHeaders []string
+	// TokenKeys make the tokens of commands, FLYFLEET_TOKEN_KEYS: 32 bytes or more in base64, the newest first, or a file's path.
+	TokenKeys string
 	// FlyToken is the platform's API token, FLY_API_TOKEN.
 	FlyToken string
 }
@@ -65,7 +70,7 @@ type Secrets struct {
 func SecretsFrom(get func(string) string) Secrets {
 	return Secrets{
 		DatabaseURL: get("FLYFLEET_DATABASE_URL"), SigningKey: get("FLYFLEET_SIGNING_KEY"), ModelKey: get("FLYFLEET_MODEL_KEY"),
-		SealingKeys: get("FLYFLEET_SEALING_KEYS"), FlyToken: get("FLY_API_TOKEN"),
+		SealingKeys: get("FLYFLEET_SEALING_KEYS"), FlyToken: get("FLY_API_TOKEN"), TokenKeys: get("FLYFLEET_TOKEN_KEYS"),
 		CollectorHeaders: []string{get("OTEL_EXPORTER_OTLP_HEADERS"), get("OTEL_EXPORTER_OTLP_TRACES_HEADERS")},
 	}
 }
@@ -80,7 +85,7 @@ func (s Secrets) Database() (string, error) {
 
 // known are the values that are masked wherever they show up.
 func (s Secrets) known() []string {
-	all := []string{s.DatabaseURL, s.SigningKey, s.ModelKey, s.SealingKeys, s.FlyToken}
+	all := []string{s.DatabaseURL, s.SigningKey, s.ModelKey, s.SealingKeys, s.TokenKeys, s.FlyToken}
 	for _, headers := range s.CollectorHeaders {
 		all = append(all, telemetry.HeaderValues(headers)...)
 	}

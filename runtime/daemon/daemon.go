@@ -45,7 +45,11 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 		return err
 	}
 	defer db.Close()
-	all, err := newAgents(c, s)
+	back, err := newWayBack(c, s)
+	if err != nil {
+		return err
+	}
+	all, err := newAgents(c, s, back)
 	if err != nil {
 		return err
 	}
@@ -53,7 +57,7 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	turns, closing, err := newDriver(ctx, c, s, db, all, sealer, traces, log)
+	turns, closing, err := newDriver(ctx, c, s, db, all, sealer, back, traces, log)
 	if err != nil {
 		return err
 	}
@@ -62,7 +66,7 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 			log.Warn("close the sessions' places", "error", err)
 		}
 	}()
-	face, err := newGateway(c, db, all, sealer, traces, log)
+	face, err := newGateway(c, db, all, sealer, back, traces, log)
 	if err != nil {
 		return err
 	}
@@ -82,13 +86,14 @@ func Run(ctx context.Context, c Config, s Secrets, log *slog.Logger) error {
 }
 
 // newDriver puts together what runs turns.
-func newDriver(ctx context.Context, c Config, s Secrets, db *store.Store, all *agents, sealer secrets.Sealer, traces trace.TracerProvider, log *slog.Logger) (*driver.Driver, func() error, error) {
+func newDriver(ctx context.Context, c Config, s Secrets, db *store.Store, all *agents, sealer secrets.Sealer, back *wayBack, traces trace.TracerProvider, log *slog.Logger) (*driver.Driver, func() error, error) {
 	places, closing, err := machines(ctx, c, s, db, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	turns, err := driver.New(driver.Options{
 		Store: db, Agents: all, Machines: places, Sealer: sealer, Known: s.known(), CardTime: c.CardTime, Jitter: rand.Float64, Traces: traces, Log: log,
+		WayBack: back.driver(),
 	})
 	return turns, closing, err
 }

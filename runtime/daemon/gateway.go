@@ -12,9 +12,9 @@ import (
 
 // newGateway makes what answers every path that is not the daemon's own. Its streams are ended once sessions are handed
 // over, and it is closed before the store is.
-func newGateway(c Config, db *store.Store, all *agents, sealer secrets.Sealer, traces trace.TracerProvider, log *slog.Logger) (*gateway.Gateway, error) {
+func newGateway(c Config, db *store.Store, all *agents, sealer secrets.Sealer, back *wayBack, traces trace.TracerProvider, log *slog.Logger) (*gateway.Gateway, error) {
 	return gateway.New(gateway.Options{
-		Store: db, Sealer: sealer, Traces: traces, Log: log,
+		Store: db, Sealer: sealer, Traces: traces, Log: log, Proxy: back.gateway(),
 		Agent: func(name string) bool {
 			_, err := all.Agent(name)
 			return err == nil
