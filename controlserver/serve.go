@@ -83,7 +83,6 @@ func serverEnv() []string {
 
 // ServeCalls is the server's half of Serve: it answers callers until ctx ends or the keeper is gone.
 func ServeCalls(ctx context.Context, c Config, log *slog.Logger) error {
-	takeTurns()
 	if err := conceal(); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ package controlserver
 
 import (
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -29,10 +28,3 @@ func Tune() {
 		_ = os.WriteFile("/proc/"+t.Name()+"/timerslack_ns", strconv.AppendInt(nil, slack.Nanoseconds(), 10), 0)
 	}
 }
-
-// turns is how many goroutines of the server may run at once at least, however few the processors are. One that is in a system call has a
-// turn, until Go's runtime takes it away for others; when it comes back, it has to get one again and another thread has to sleep. With two
-// turns that happened to most splices and writes of a fast stream.
-const turns = 4
-
-func takeTurns() { runtime.GOMAXPROCS(max(turns, runtime.GOMAXPROCS(0))) }

@@ -45,6 +45,8 @@ type Options struct {
 	Grown func(end uint64)
 	// Stored is told how the file's use of the disk changed, in bytes.
 	Stored func(delta int64)
+	// Hurry is called each time that a fast writer has stored some MiB more.
+	Hurry func()
 	// Full is called once when the cap is reached under CAP_POLICY_KILL.
 	Full func()
 }
@@ -233,6 +235,7 @@ func (p *Pump) refused() wirev1.GapReason {
 	p.checked, p.retry = p.offset, time.Now().Add(retryAfter)
 	reason := p.o.Room()
 	if reason == wirev1.GapReason_GAP_REASON_UNSPECIFIED && p.pace.fast {
+		p.o.Hurry()
 		p.setAside()
 	}
 	return reason

@@ -24,17 +24,18 @@ import (
 
 // bench is a pump with a pipe of the test's own.
 type bench struct {
-	t      *testing.T
-	spool  *spool.Spool
-	id     string
-	r, w   *os.File
-	book   *spool.Book
-	mu     sync.Mutex
-	reason wirev1.GapReason
-	end    uint64
-	stored int64
-	full   int
-	done   chan error
+	t       *testing.T
+	spool   *spool.Spool
+	id      string
+	r, w    *os.File
+	book    *spool.Book
+	mu      sync.Mutex
+	reason  wirev1.GapReason
+	end     uint64
+	stored  int64
+	full    int
+	hurried int
+	done    chan error
 }
 
 func newBench(t *testing.T) *bench {
@@ -76,6 +77,7 @@ func (b *bench) start(most uint64, policy wirev1.CapPolicy) *pump.Pump {
 			b.end = end
 		},
 		Stored: func(delta int64) { b.mu.Lock(); defer b.mu.Unlock(); b.stored += delta },
+		Hurry:  func() { b.mu.Lock(); defer b.mu.Unlock(); b.hurried++ },
 		Full:   func() { b.mu.Lock(); defer b.mu.Unlock(); b.full++ },
 	})
 	if err != nil {
@@ -300,6 +302,9 @@ func TestBlocksThatWereSetAsideAreGivenBackAtTheEnd(t *testing.T) {
 	}
 	if took := b.blocks(); took > int64(len(want))+64<<10 {
 		t.Errorf("%d bytes take %d on the disk", len(want), took)
+	}
+	if b.hurried == 0 {
+		t.Error("nobody heard that the writer is fast")
 	}
 }
 

@@ -170,7 +170,7 @@ func (r *registry) pump(pumps *sync.WaitGroup, e *exec, s *stream, pipe *os.File
 		Pipe: pipe, Path: s.path, Fresh: e.fresh, Book: s.book, Cap: e.capOf(s), Policy: e.spec.GetCapPolicy(),
 		Room:   func() wirev1.GapReason { return r.vault.room(e.id) },
 		Stored: func(delta int64) { e.counted.Add(delta); r.vault.stored(delta) },
-		Grown:  e.grow(s), Full: func() { go r.terminate(e, wirev1.ExitCause_EXIT_CAUSE_CAP) },
+		Grown:  e.grow(s), Hurry: r.rush.hurry, Full: func() { go r.terminate(e, wirev1.ExitCause_EXIT_CAUSE_CAP) },
 	})
 	if err != nil {
 		r.log.Error("output cannot be stored", "exec", e.id, "stream", s.name, "error", err)

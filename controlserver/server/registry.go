@@ -22,6 +22,7 @@ type registry struct {
 	keeper keeper.Keeper
 	door   *door
 	vault  *vault
+	rush   rush
 	log    *slog.Logger
 
 	mu   sync.Mutex
