@@ -86,6 +86,9 @@ type Driver struct {
 	tracer  trace.Tracer
 }
 
+// The last attempt is the one without neighbours: a submission is given up when an owner has died over it that had no other.
+var _ = [1]struct{}{}[turn.MaxAttempts-1-store.AloneAfter]
+
 // New makes a driver.
 func New(o Options) (*Driver, error) {
 	if o.Store == nil || o.Agents == nil || o.Machines == nil {

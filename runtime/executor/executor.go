@@ -4,6 +4,8 @@
 //	ready sessions ─► claim ─► a goroutine each ─► settled, parked, released
 //	                    ▲             │
 //	                    └── room ◄────┘        a beat every 3 s covers all of them
+//
+// A session over which four owners have died gets the process for itself for a while: see alone.go.
 package executor
 
 import (
@@ -37,8 +39,10 @@ type Options struct {
 	SweepEvery time.Duration
 	// WaitingEvery is how often a parked session is looked at that waits inside a command; 1 minute.
 	WaitingEvery time.Duration
-	// DrainTime bounds how long a stop waits for what would become unknown; 30 s.
+	// DrainTime bounds how long a stop, or a session that is to be alone, waits for what would become unknown; 30 s.
 	DrainTime time.Duration
+	// AloneTime is how long a session that is to be alone is alone at most; a minute.
+	AloneTime time.Duration
 	// KeepOutput is how long a command's output is kept after its end, and KeepSessions how long a session is that nothing happens
 	// to. 0 is for ever. They hold for all tenants, and should be the same for all replicas.
 	KeepOutput, KeepSessions time.Duration
@@ -54,6 +58,8 @@ type Executor struct {
 	claimed atomic.Int64
 	took    atomic.Int64
 	failed  atomic.Int64
+	// alone: nothing is claimed beside a session that is to be alone.
+	alone atomic.Bool
 }
 
 // most is how many sessions one claim takes: another replica may have room too.
@@ -71,6 +77,7 @@ func New(ctx context.Context, o Options) (*Executor, error) {
 	o.SweepEvery = orDefault(o.SweepEvery, 5*time.Second)
 	o.DrainTime = orDefault(o.DrainTime, 30*time.Second)
 	o.WaitingEvery = orDefault(o.WaitingEvery, time.Minute)
+	o.AloneTime = orDefault(o.AloneTime, time.Minute)
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -125,14 +132,12 @@ func (e *Executor) Run(ctx context.Context) error {
 		parts.Go(func() { e.every(life, retainEvery, "delete what is old", e.retain) })
 	}
 
-	drain := make(chan struct{})
-	room := make(chan struct{}, 1)
-	var sessions sync.WaitGroup
-	e.claim(ctx, life, drain, room, &sessions)
-	close(drain)
+	all := &sessions{room: make(chan struct{}, 1), now: newShift()}
+	e.claim(ctx, life, all)
+	close(all.now.drain)
 	e.options.Log.InfoContext(ctx, "draining", "sessions", e.running.Load())
 	over := make(chan struct{})
-	parts.Go(func() { sessions.Wait(); close(over) })
+	parts.Go(func() { all.run.Wait(); close(over) })
 	timer := time.NewTimer(e.options.DrainTime)
 	defer timer.Stop()
 	select {
@@ -147,26 +152,44 @@ func (e *Executor) Run(ctx context.Context) error {
 	return nil
 }
 
+// sessions are those that run.
+type sessions struct {
+	// room says that there may be some.
+	room chan struct{}
+	run  sync.WaitGroup
+	// now is the shift of those that are claimed.
+	now *shift
+}
+
+// shift is a group of sessions that are handed over together.
+type shift struct {
+	// drain is closed when they are to be handed over.
+	drain chan struct{}
+	run   sync.WaitGroup
+}
+
+func newShift() *shift { return &shift{drain: make(chan struct{})} }
+
 // claim takes sessions while there is room, until ctx ends.
-func (e *Executor) claim(ctx, life context.Context, drain <-chan struct{}, room chan struct{}, sessions *sync.WaitGroup) {
+func (e *Executor) claim(ctx, life context.Context, all *sessions) {
 	look, stop := e.options.Store.Notifier().WatchReady()
 	defer stop()
 	for {
 		select {
 		case <-look:
-		case <-room:
+		case <-all.room:
 		case <-ctx.Done():
 			return
 		}
-		for ctx.Err() == nil && e.take(ctx, life, drain, room, sessions) {
+		for ctx.Err() == nil && e.take(ctx, life, all) {
 		}
 	}
 }
 
 // take claims once. It reports whether there may be more to claim at once.
-func (e *Executor) take(ctx, life context.Context, drain <-chan struct{}, room chan<- struct{}, sessions *sync.WaitGroup) bool {
+func (e *Executor) take(ctx, life context.Context, all *sessions) bool {
 	free := min(e.options.Sessions-int(e.running.Load()), most)
-	if free <= 0 || !e.self.Trusted() {
+	if free <= 0 || e.alone.Load() || !e.self.Trusted() {
 		return false
 	}
 	// A claim whose answer is lost is one that nobody works on until this process ends: it is not cut off by the wish
@@ -181,19 +204,35 @@ func (e *Executor) take(ctx, life context.Context, drain <-chan struct{}, room c
 		if claim.TookOver {
 			e.took.Add(1)
 		}
-		e.running.Add(1)
-		sessions.Go(func() {
-			defer func() {
-				e.running.Add(-1)
-				select {
-				case room <- struct{}{}:
-				default:
-				}
-			}()
-			e.run(life, claim, drain)
-		})
+		if claim.Alone() {
+			e.runAlone(life, claim, all)
+		} else {
+			shift := all.now
+			e.start(all, shift, func() { e.run(life, claim, shift.drain) })
+		}
 	}
 	return len(claims) >= free
+}
+
+// start lets a session of a shift run.
+func (e *Executor) start(all *sessions, shift *shift, run func()) {
+	e.running.Add(1)
+	shift.run.Add(1)
+	all.run.Go(func() {
+		defer func() {
+			e.running.Add(-1)
+			shift.run.Done()
+			all.hasRoom()
+		}()
+		run()
+	})
+}
+
+func (s *sessions) hasRoom() {
+	select {
+	case s.room <- struct{}{}:
+	default:
+	}
 }
 
 func (e *Executor) run(ctx context.Context, claim store.Claim, drain <-chan struct{}) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -47,7 +48,8 @@ func (c Claim) Trusted() bool { return c.executor != nil && c.executor.Trusted()
 
 // Claim makes the executor the owner of at most most sessions that are ready, or whose owner is dead, and those of an earlier
 // claim whose answer was lost, and begins their oldest submission. It gives none when there is nothing to do, or others were
-// faster: look again by Notifier. ErrLapsed: Beat first.
+// faster: look again by Notifier. A session over which owners died again and again comes when there is room for one of its
+// kind; one that is Alone comes by itself. ErrLapsed: Beat first.
 func (s *Store) Claim(ctx context.Context, e *Executor, most int) ([]Claim, error) {
 	if most <= 0 {
 		return nil, nil
@@ -58,15 +60,14 @@ func (s *Store) Claim(ctx context.Context, e *Executor, most int) ([]Claim, erro
 	if err != nil {
 		return nil, fmt.Errorf("store: claim: %w", err)
 	}
-	if len(claims) < most {
+	e.hold(claims...)
+	if len(claims) < most && !slices.ContainsFunc(claims, Claim.Alone) {
 		stuck, err := s.claimBusyDead(ctx, e)
 		if err != nil {
 			s.options.Log.WarnContext(ctx, "a dead owner's session could not be claimed", "error", err)
 		}
+		e.hold(stuck...)
 		claims = append(claims, stuck...)
-	}
-	for _, c := range claims {
-		e.hold(c)
 	}
 	if len(claims) > 0 {
 		crashpoint.Hit("claim.after")
@@ -120,18 +121,33 @@ func (s *Store) reclaim(ctx context.Context, q *statement.Queries, e *Executor) 
 
 func (s *Store) claim(ctx context.Context, q *statement.Queries, e *Executor, most int) ([]Claim, error) {
 	// What a dead executor claimed would be taken from it at once, as an attempt that never was.
-	if lives, err := q.Lives(ctx, statement.LivesParams{ID: e.ID, TtlS: s.options.TTL.Seconds()}); err != nil || !lives {
-		return nil, errors.Join(err, lapsed(lives))
+	now, err := q.Lives(ctx, statement.LivesParams{ID: e.ID, TtlS: s.options.TTL.Seconds()})
+	if err != nil || !now.Lives {
+		return nil, errors.Join(err, lapsed(now.Lives))
 	}
-	dead, err := q.ClaimDead(ctx, statement.ClaimDeadParams{Owner: e.ID, TtlS: s.options.TTL.Seconds(), Most: int32(most)})
-	if err != nil {
-		return nil, err
-	}
+	// Asked after the database has said that it knows of a beat: see Beat.
+	judges := e.judges()
 	var claims []Claim
-	for _, r := range dead {
-		claims = append(claims, newClaim(r.ID, r.TenantID, r.Agent, r.Fence).tookOver())
+	if now.Suspects {
+		var alone bool
+		if claims, alone, err = s.claimSuspects(ctx, q, e, most, judges); err != nil {
+			return nil, err
+		}
+		if most -= len(claims); alone {
+			most = 0
+		}
 	}
-	if most -= len(dead); most > 0 {
+	if judges && most > 0 {
+		dead, err := q.ClaimDead(ctx, statement.ClaimDeadParams{Owner: e.ID, TtlS: s.options.TTL.Seconds(), Most: int32(most)})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range dead {
+			claims = append(claims, newClaim(r.ID, r.TenantID, r.Agent, r.Fence).tookOver())
+		}
+		most -= len(dead)
+	}
+	if most > 0 {
 		ready, err := s.claimReady(ctx, q, e, most)
 		if err != nil {
 			return nil, err
@@ -224,7 +240,10 @@ func (c *Claim) attach(u *Submission) {
 
 // claimBusyDead takes one session whose dead owner holds its row whenever SKIP LOCKED looks.
 func (s *Store) claimBusyDead(ctx context.Context, e *Executor) ([]Claim, error) {
-	left, err := ask(ctx, s.query.DeadLeft, s.options.TTL.Seconds())
+	if !e.judges() {
+		return nil, nil
+	}
+	left, err := ask(ctx, s.query.DeadLeft, statement.DeadLeftParams{TtlS: s.options.TTL.Seconds(), Upto: int32(e.busyRoom())})
 	if err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
 			err = nil
@@ -268,6 +287,7 @@ func (s *Store) Begin(ctx context.Context, c Claim) (Claim, error) {
 		c.dropIfFenced(err)
 		return c, fmt.Errorf("store: begin: %w", err)
 	}
+	c.executor.goesOn(c)
 	return c, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,23 +21,41 @@ type Executor struct {
 	Address string
 	Version string
 
-	now   func() time.Time
-	trust time.Duration
-	beat  atomic.Pointer[time.Time]
+	now  func() time.Time
+	ttl  time.Duration
+	beat atomic.Pointer[time.Time]
+	// judgesFrom is when it may say again that others are dead.
+	judgesFrom atomic.Pointer[time.Time]
 
 	// claiming makes claims one after the other, so that held is complete when one looks at it.
 	claiming sync.Mutex
 	mu       sync.Mutex
-	// held are the fences of the sessions that were claimed and neither parked, released nor lost.
-	held map[uuid.UUID]int64
+	// held are the sessions that were claimed and neither parked, released nor lost.
+	held map[uuid.UUID]held
 	// unsure says that a claim's answer was lost: the database may have sessions as this executor's that nobody works on.
 	unsure bool
 }
 
-func (e *Executor) hold(c Claim) {
+type held struct {
+	fence    int64
+	attempts int
+}
+
+func (e *Executor) hold(claims ...Claim) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.held[c.Session] = c.Fence
+	for _, c := range claims {
+		e.held[c.Session] = held{c.Fence, c.Attempts}
+	}
+}
+
+// goesOn takes note of the claim's next submission.
+func (e *Executor) goesOn(c Claim) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.held[c.Session].fence == c.Fence {
+		e.held[c.Session] = held{c.Fence, c.Attempts}
+	}
 }
 
 // drop forgets a claim that has ended.
@@ -46,7 +65,7 @@ func (e *Executor) drop(c Claim) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.held[c.Session] == c.Fence {
+	if e.held[c.Session].fence == c.Fence {
 		delete(e.held, c.Session)
 	}
 }
@@ -56,7 +75,7 @@ func (e *Executor) holds(session uuid.UUID, fence int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	held, there := e.held[session]
-	return there && held == fence
+	return there && held.fence == fence
 }
 
 // dropIfFenced forgets a claim whose session has another owner.
@@ -67,32 +86,57 @@ func (c Claim) dropIfFenced(err error) {
 }
 
 // Trusted says whether the last beat that the database took began less than four fifths of the TTL ago. After that
-// somebody else may own what this replica thinks it owns: it must start nothing. The monotonic clock, which may stand
-// still while a computer sleeps, and the wall clock, which may be set, must both agree.
-func (e *Executor) Trusted() bool {
-	last, now := *e.beat.Load(), e.now()
+// somebody else may own what this replica thinks it owns: it must start nothing.
+func (e *Executor) Trusted() bool { return e.silent(e.now()) < e.ttl*4/5 }
+
+// silent is how long ago the last beat that the database took began. The monotonic clock, which may stand still while a
+// computer sleeps, and the wall clock, which may be set, must both agree that it is not long.
+func (e *Executor) silent(now time.Time) time.Duration {
+	last := *e.beat.Load()
 	if last.IsZero() {
-		return false
+		return math.MaxInt64
 	}
-	wall := now.Round(0).Sub(last.Round(0))
-	return now.Sub(last) < e.trust && wall < e.trust
+	return max(now.Sub(last), now.Round(0).Sub(last.Round(0)))
+}
+
+// judges says whether the executor may take others for dead that have not beaten for the TTL. Where it could not beat itself for
+// about as long, it may have been the database that was away: then those who live have a TTL to say so. The beats of two that
+// live are at most a fifth of the TTL apart, and so much more is room for a slow one.
+func (e *Executor) judges() bool {
+	now := e.now()
+	return e.silent(now) < e.ttl*3/5 && !now.Before(*e.judgesFrom.Load())
 }
 
 // Register makes an executor, with its first beat.
 func (s *Store) Register(ctx context.Context, address, version string) (*Executor, error) {
-	e := &Executor{ID: NewID(), Address: address, Version: version, now: s.options.Now, trust: s.options.TTL * 4 / 5, held: map[uuid.UUID]int64{}}
+	e := &Executor{ID: NewID(), Address: address, Version: version, now: s.options.Now, ttl: s.options.TTL, held: map[uuid.UUID]held{}}
 	e.beat.Store(&time.Time{})
+	e.judgesFrom.Store(&time.Time{})
 	return e, s.Beat(ctx, e)
 }
 
 // Beat says that the executor lives: one row, whatever the number of its sessions. Call it every fifth of the TTL.
 func (s *Store) Beat(ctx context.Context, e *Executor) error {
 	begin := e.now()
-	if err := tell(ctx, s.query.Beat, statement.BeatParams{ID: e.ID, Address: e.Address, Version: e.Version}); err != nil {
+	lapsed := !e.beat.Load().IsZero() && e.silent(begin) >= e.ttl*3/5
+	if lapsed {
+		// Before the database knows of the beat, since from then on a claim is possible.
+		e.judgeLater()
+	}
+	// By the connections of the writers, who hold each for a statement only: a thousand sessions may wait for the others.
+	if err := tell(ctx, statement.New(s.writing).Beat, statement.BeatParams{ID: e.ID, Address: e.Address, Version: e.Version}); err != nil {
 		return fmt.Errorf("store: beat: %w", err)
+	}
+	if lapsed {
+		e.judgeLater()
 	}
 	e.beat.Store(&begin)
 	return nil
+}
+
+func (e *Executor) judgeLater() {
+	from := e.now().Add(e.ttl)
+	e.judgesFrom.Store(&from)
 }
 
 // Replica is an executor's row.

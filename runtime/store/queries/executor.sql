@@ -11,16 +11,19 @@ DELETE FROM executors e WHERE e.beat_at < clock_timestamp() - interval '1 day'
   AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.owner = e.id);
 
 -- name: Lives :one
-SELECT EXISTS (SELECT 1 FROM executors WHERE id = @id AND beat_at >= clock_timestamp() - make_interval(secs => @ttl_s::float8))::boolean;
+SELECT EXISTS (SELECT 1 FROM executors e WHERE e.id = @id AND e.beat_at >= clock_timestamp() - make_interval(secs => @ttl_s::float8))::boolean AS lives,
+  EXISTS (SELECT 1 FROM submissions r WHERE r.attempts > 0 AND r.state IN (2, 4))::boolean AS suspects;
 
 -- name: OneClaimAtATime :exec
 -- Counting a tenant's running sessions and adding to them must be one act among all replicas.
 SELECT pg_advisory_xact_lock(7205759403792793600);
 
 -- name: ClaimReady :many
+-- Suspects are ClaimSuspects'.
 WITH pick AS (
-  SELECT id, parked_at FROM sessions WHERE state = 2 AND wake_at <= (SELECT clock_timestamp())
-  ORDER BY wake_at LIMIT @most FOR UPDATE SKIP LOCKED
+  SELECT s.id, s.parked_at FROM sessions s WHERE s.state = 2 AND s.wake_at <= (SELECT clock_timestamp())
+    AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts > 1 AND r.state IN (2, 4))
+  ORDER BY s.wake_at LIMIT @most FOR UPDATE OF s SKIP LOCKED
 )
 UPDATE sessions s SET state = 3, owner = @owner::uuid, fence = fence + 1, parked_at = NULL, index_due = true, touched_at = clock_timestamp()
 FROM pick WHERE s.id = pick.id
@@ -34,6 +37,7 @@ WITH busy AS (
 ), due AS (
   SELECT s.id, s.tenant_id, s.wake_at, coalesce(b.n, 0) AS n FROM sessions s LEFT JOIN busy b ON b.tenant_id = s.tenant_id
   WHERE s.state = 2 AND s.wake_at <= (SELECT clock_timestamp()) AND coalesce(b.n, 0) < @cap::bigint
+    AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts > 1 AND r.state IN (2, 4))
   ORDER BY s.wake_at LIMIT 1000
 ), fair AS (
   SELECT due.id, due.wake_at, due.n + row_number() OVER (PARTITION BY due.tenant_id ORDER BY due.wake_at) AS place FROM due
@@ -48,20 +52,42 @@ RETURNING s.id, s.tenant_id, s.agent, s.fence, s.base_seq,
 
 -- name: ClaimDead :many
 -- Sessions of owners that have not beaten for ttl_s by the database's clock. The update holds only for the fence that
--- was judged.
+-- was judged. Over the submission of a suspect this would be the second owner to die, or a later one.
 WITH dead AS (
   SELECT id FROM executors WHERE beat_at < clock_timestamp() - make_interval(secs => @ttl_s::float8)
 ), pick AS (
   SELECT s.id, s.fence FROM sessions s JOIN dead d ON d.id = s.owner
-  WHERE s.state = 3 ORDER BY s.touched_at LIMIT @most FOR UPDATE OF s SKIP LOCKED
+  WHERE s.state = 3
+    AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts > 0 AND r.state IN (2, 4))
+  ORDER BY s.touched_at LIMIT @most FOR UPDATE OF s SKIP LOCKED
 )
 UPDATE sessions s SET owner = @owner::uuid, fence = s.fence + 1, index_due = true, touched_at = clock_timestamp()
 FROM pick WHERE s.id = pick.id AND s.fence = pick.fence
 RETURNING s.id, s.tenant_id, s.agent, s.fence, s.base_seq;
 
+-- name: ClaimSuspects :many
+-- As ClaimReady and ClaimDead, of the sessions over whose submission least to upto owners have died, with this takeover. With a
+-- cap, most is 1.
+WITH dead AS (
+  SELECT id FROM executors WHERE @judges::boolean AND beat_at < clock_timestamp() - make_interval(secs => @ttl_s::float8)
+), pick AS (
+  SELECT s.id, s.fence, s.state, s.parked_at
+  FROM submissions r JOIN sessions s ON s.id = r.session_id
+  WHERE r.attempts > 0 AND r.state IN (2, 4) AND (
+    s.state = 2 AND s.wake_at <= (SELECT clock_timestamp()) AND r.attempts BETWEEN @least::integer AND @upto::integer
+      AND (@cap::bigint = 0 OR @cap::bigint > (SELECT count(*) FROM sessions b WHERE b.tenant_id = s.tenant_id AND b.state = 3))
+    OR s.state = 3 AND s.owner IN (SELECT id FROM dead) AND r.attempts + 1 BETWEEN @least::integer AND @upto::integer)
+  ORDER BY s.touched_at LIMIT @most FOR UPDATE OF s SKIP LOCKED
+)
+UPDATE sessions s SET state = 3, owner = @owner::uuid, fence = s.fence + 1, parked_at = NULL, index_due = true, touched_at = clock_timestamp()
+FROM pick WHERE s.id = pick.id AND s.fence = pick.fence
+RETURNING s.id, s.tenant_id, s.agent, s.fence, (pick.state = 3)::boolean AS died,
+  coalesce(extract(epoch FROM clock_timestamp() - pick.parked_at), 0)::float8 AS parked_s;
+
 -- name: DeadLeft :one
 SELECT s.id, s.fence FROM sessions s JOIN executors e ON e.id = s.owner
 WHERE s.state = 3 AND e.beat_at < clock_timestamp() - make_interval(secs => @ttl_s::float8)
+  AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts >= @upto::integer AND r.state IN (2, 4))
 ORDER BY s.touched_at LIMIT 1;
 
 -- name: ClaimBusyDead :many

@@ -80,7 +80,9 @@ WITH dead AS (
   SELECT id FROM executors WHERE beat_at < clock_timestamp() - make_interval(secs => $2::float8)
 ), pick AS (
   SELECT s.id, s.fence FROM sessions s JOIN dead d ON d.id = s.owner
-  WHERE s.state = 3 ORDER BY s.touched_at LIMIT $3 FOR UPDATE OF s SKIP LOCKED
+  WHERE s.state = 3
+    AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts > 0 AND r.state IN (2, 4))
+  ORDER BY s.touched_at LIMIT $3 FOR UPDATE OF s SKIP LOCKED
 )
 UPDATE sessions s SET owner = $1::uuid, fence = s.fence + 1, index_due = true, touched_at = clock_timestamp()
 FROM pick WHERE s.id = pick.id AND s.fence = pick.fence
@@ -102,7 +104,7 @@ type ClaimDeadRow struct {
 }
 
 // Sessions of owners that have not beaten for ttl_s by the database's clock. The update holds only for the fence that
-// was judged.
+// was judged. Over the submission of a suspect this would be the second owner to die, or a later one.
 func (q *Queries) ClaimDead(ctx context.Context, arg ClaimDeadParams) ([]ClaimDeadRow, error) {
 	rows, err := q.db.Query(ctx, ClaimDead, arg.Owner, arg.TtlS, arg.Most)
 	if err != nil {
@@ -131,8 +133,9 @@ func (q *Queries) ClaimDead(ctx context.Context, arg ClaimDeadParams) ([]ClaimDe
 
 const ClaimReady = `-- name: ClaimReady :many
 WITH pick AS (
-  SELECT id, parked_at FROM sessions WHERE state = 2 AND wake_at <= (SELECT clock_timestamp())
-  ORDER BY wake_at LIMIT $2 FOR UPDATE SKIP LOCKED
+  SELECT s.id, s.parked_at FROM sessions s WHERE s.state = 2 AND s.wake_at <= (SELECT clock_timestamp())
+    AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts > 1 AND r.state IN (2, 4))
+  ORDER BY s.wake_at LIMIT $2 FOR UPDATE OF s SKIP LOCKED
 )
 UPDATE sessions s SET state = 3, owner = $1::uuid, fence = fence + 1, parked_at = NULL, index_due = true, touched_at = clock_timestamp()
 FROM pick WHERE s.id = pick.id
@@ -154,6 +157,7 @@ type ClaimReadyRow struct {
 	ParkedS  float64
 }
 
+// Suspects are ClaimSuspects'.
 func (q *Queries) ClaimReady(ctx context.Context, arg ClaimReadyParams) ([]ClaimReadyRow, error) {
 	rows, err := q.db.Query(ctx, ClaimReady, arg.Owner, arg.Most)
 	if err != nil {
@@ -187,6 +191,7 @@ WITH busy AS (
 ), due AS (
   SELECT s.id, s.tenant_id, s.wake_at, coalesce(b.n, 0) AS n FROM sessions s LEFT JOIN busy b ON b.tenant_id = s.tenant_id
   WHERE s.state = 2 AND s.wake_at <= (SELECT clock_timestamp()) AND coalesce(b.n, 0) < $2::bigint
+    AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts > 1 AND r.state IN (2, 4))
   ORDER BY s.wake_at LIMIT 1000
 ), fair AS (
   SELECT due.id, due.wake_at, due.n + row_number() OVER (PARTITION BY due.tenant_id ORDER BY due.wake_at) AS place FROM due
@@ -243,19 +248,99 @@ func (q *Queries) ClaimReadyCapped(ctx context.Context, arg ClaimReadyCappedPara
 	return items, nil
 }
 
+const ClaimSuspects = `-- name: ClaimSuspects :many
+WITH dead AS (
+  SELECT id FROM executors WHERE $2::boolean AND beat_at < clock_timestamp() - make_interval(secs => $3::float8)
+), pick AS (
+  SELECT s.id, s.fence, s.state, s.parked_at
+  FROM submissions r JOIN sessions s ON s.id = r.session_id
+  WHERE r.attempts > 0 AND r.state IN (2, 4) AND (
+    s.state = 2 AND s.wake_at <= (SELECT clock_timestamp()) AND r.attempts BETWEEN $4::integer AND $5::integer
+      AND ($6::bigint = 0 OR $6::bigint > (SELECT count(*) FROM sessions b WHERE b.tenant_id = s.tenant_id AND b.state = 3))
+    OR s.state = 3 AND s.owner IN (SELECT id FROM dead) AND r.attempts + 1 BETWEEN $4::integer AND $5::integer)
+  ORDER BY s.touched_at LIMIT $7 FOR UPDATE OF s SKIP LOCKED
+)
+UPDATE sessions s SET state = 3, owner = $1::uuid, fence = s.fence + 1, parked_at = NULL, index_due = true, touched_at = clock_timestamp()
+FROM pick WHERE s.id = pick.id AND s.fence = pick.fence
+RETURNING s.id, s.tenant_id, s.agent, s.fence, (pick.state = 3)::boolean AS died,
+  coalesce(extract(epoch FROM clock_timestamp() - pick.parked_at), 0)::float8 AS parked_s
+`
+
+type ClaimSuspectsParams struct {
+	Owner  uuid.UUID
+	Judges bool
+	TtlS   float64
+	Least  int32
+	Upto   int32
+	Cap    int64
+	Most   int32
+}
+
+type ClaimSuspectsRow struct {
+	ID       uuid.UUID
+	TenantID string
+	Agent    string
+	Fence    int64
+	Died     bool
+	ParkedS  float64
+}
+
+// As ClaimReady and ClaimDead, of the sessions over whose submission least to upto owners have died, with this takeover. With a
+// cap, most is 1.
+func (q *Queries) ClaimSuspects(ctx context.Context, arg ClaimSuspectsParams) ([]ClaimSuspectsRow, error) {
+	rows, err := q.db.Query(ctx, ClaimSuspects,
+		arg.Owner,
+		arg.Judges,
+		arg.TtlS,
+		arg.Least,
+		arg.Upto,
+		arg.Cap,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ClaimSuspectsRow
+	for rows.Next() {
+		var i ClaimSuspectsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.TenantID,
+			&i.Agent,
+			&i.Fence,
+			&i.Died,
+			&i.ParkedS,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const DeadLeft = `-- name: DeadLeft :one
 SELECT s.id, s.fence FROM sessions s JOIN executors e ON e.id = s.owner
 WHERE s.state = 3 AND e.beat_at < clock_timestamp() - make_interval(secs => $1::float8)
+  AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts >= $2::integer AND r.state IN (2, 4))
 ORDER BY s.touched_at LIMIT 1
 `
+
+type DeadLeftParams struct {
+	TtlS float64
+	Upto int32
+}
 
 type DeadLeftRow struct {
 	ID    uuid.UUID
 	Fence int64
 }
 
-func (q *Queries) DeadLeft(ctx context.Context, ttlS float64) (DeadLeftRow, error) {
-	row := q.db.QueryRow(ctx, DeadLeft, ttlS)
+func (q *Queries) DeadLeft(ctx context.Context, arg DeadLeftParams) (DeadLeftRow, error) {
+	row := q.db.QueryRow(ctx, DeadLeft, arg.TtlS, arg.Upto)
 	var i DeadLeftRow
 	err := row.Scan(&i.ID, &i.Fence)
 	return i, err
@@ -332,7 +417,8 @@ func (q *Queries) ListExecutors(ctx context.Context, ttlS float64) ([]ListExecut
 }
 
 const Lives = `-- name: Lives :one
-SELECT EXISTS (SELECT 1 FROM executors WHERE id = $1 AND beat_at >= clock_timestamp() - make_interval(secs => $2::float8))::boolean
+SELECT EXISTS (SELECT 1 FROM executors e WHERE e.id = $1 AND e.beat_at >= clock_timestamp() - make_interval(secs => $2::float8))::boolean AS lives,
+  EXISTS (SELECT 1 FROM submissions r WHERE r.attempts > 0 AND r.state IN (2, 4))::boolean AS suspects
 `
 
 type LivesParams struct {
@@ -340,11 +426,16 @@ type LivesParams struct {
 	TtlS float64
 }
 
-func (q *Queries) Lives(ctx context.Context, arg LivesParams) (bool, error) {
+type LivesRow struct {
+	Lives    bool
+	Suspects bool
+}
+
+func (q *Queries) Lives(ctx context.Context, arg LivesParams) (LivesRow, error) {
 	row := q.db.QueryRow(ctx, Lives, arg.ID, arg.TtlS)
-	var column_1 bool
-	err := row.Scan(&column_1)
-	return column_1, err
+	var i LivesRow
+	err := row.Scan(&i.Lives, &i.Suspects)
+	return i, err
 }
 
 const OneClaimAtATime = `-- name: OneClaimAtATime :exec
