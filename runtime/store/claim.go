@@ -243,7 +243,7 @@ func (s *Store) claimBusyDead(ctx context.Context, e *Executor) ([]Claim, error)
 	if !e.judges() {
 		return nil, nil
 	}
-	left, err := ask(ctx, s.query.DeadLeft, statement.DeadLeftParams{TtlS: s.options.TTL.Seconds(), Upto: int32(e.busyRoom())})
+	left, err := ask(ctx, s.query.DeadLeft, statement.DeadLeftParams{Owner: e.ID, TtlS: s.options.TTL.Seconds(), Upto: int32(e.busyRoom())})
 	if err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
 			err = nil

@@ -26,6 +26,8 @@ type Executor struct {
 	beat atomic.Pointer[time.Time]
 	// judgesFrom is when it may say again that others are dead.
 	judgesFrom atomic.Pointer[time.Time]
+	// postponed is when that was put off last.
+	postponed atomic.Pointer[time.Time]
 
 	// claiming makes claims one after the other, so that held is complete when one looks at it.
 	claiming sync.Mutex
@@ -100,38 +102,50 @@ func (e *Executor) silent(now time.Time) time.Duration {
 }
 
 // judges says whether the executor may take others for dead that have not beaten for the TTL. Where it could not beat itself for
-// about as long, it may have been the database that was away: then those who live have a TTL to say so. The beats of two that
-// live are at most a fifth of the TTL apart, and so much more is room for a slow one.
-func (e *Executor) judges() bool {
-	now := e.now()
-	return e.silent(now) < e.ttl*3/5 && !now.Before(*e.judgesFrom.Load())
-}
+// about as long (outage), it may have been the database that was away: then those who live have a TTL to say so. ClaimDead has
+// the same for the time before its next beat.
+func (e *Executor) judges() bool { return !e.now().Before(*e.judgesFrom.Load()) }
+
+// outage is how long an executor cannot beat before it thinks that others cannot either. The beats of two that live are a fifth
+// of the TTL apart at most, so that after four fifths one may be dead for the other; a fifth is for a slow one.
+func (e *Executor) outage() time.Duration { return e.ttl * 3 / 5 }
 
 // Register makes an executor, with its first beat.
 func (s *Store) Register(ctx context.Context, address, version string) (*Executor, error) {
 	e := &Executor{ID: NewID(), Address: address, Version: version, now: s.options.Now, ttl: s.options.TTL, held: map[uuid.UUID]held{}}
 	e.beat.Store(&time.Time{})
 	e.judgesFrom.Store(&time.Time{})
+	e.postponed.Store(&time.Time{})
 	return e, s.Beat(ctx, e)
 }
 
 // Beat says that the executor lives: one row, whatever the number of its sessions. Call it every fifth of the TTL.
 func (s *Store) Beat(ctx context.Context, e *Executor) error {
-	begin := e.now()
-	lapsed := !e.beat.Load().IsZero() && e.silent(begin) >= e.ttl*3/5
-	if lapsed {
-		// Before the database knows of the beat, since from then on a claim is possible.
-		e.judgeLater()
-	}
-	// By the connections of the writers, who hold each for a statement only: a thousand sessions may wait for the others.
-	if err := tell(ctx, statement.New(s.writing).Beat, statement.BeatParams{ID: e.ID, Address: e.Address, Version: e.Version}); err != nil {
+	var begin time.Time
+	lapsed := false
+	err := tell(ctx, func(ctx context.Context, beat statement.BeatParams) error {
+		begin = e.now()
+		if lapsed = e.lapsed(begin); lapsed {
+			// Before the database knows of the beat, since from then on a claim is possible.
+			e.judgeLater()
+		}
+		// By the connections of the writers, who hold each for a statement only: a thousand sessions may wait for the others.
+		return statement.New(s.writing).Beat(ctx, beat)
+	}, statement.BeatParams{ID: e.ID, Address: e.Address, Version: e.Version})
+	if err != nil {
 		return fmt.Errorf("store: beat: %w", err)
 	}
-	if lapsed {
+	if now := e.now(); lapsed || e.lapsed(now) {
 		e.judgeLater()
+		e.postponed.Store(&now)
 	}
 	e.beat.Store(&begin)
 	return nil
+}
+
+// lapsed says whether there was an outage. Where every beat takes so long, it must judge now and then all the same.
+func (e *Executor) lapsed(now time.Time) bool {
+	return !e.beat.Load().IsZero() && e.silent(now) >= e.outage() && now.Sub(*e.postponed.Load()) >= 2*e.ttl
 }
 
 func (e *Executor) judgeLater() {

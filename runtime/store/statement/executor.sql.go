@@ -77,7 +77,8 @@ func (q *Queries) ClaimBusyDead(ctx context.Context, arg ClaimBusyDeadParams) ([
 
 const ClaimDead = `-- name: ClaimDead :many
 WITH dead AS (
-  SELECT id FROM executors WHERE beat_at < clock_timestamp() - make_interval(secs => $2::float8)
+  SELECT e.id FROM executors e, executors me WHERE me.id = $1::uuid AND e.beat_at < clock_timestamp() - make_interval(secs => $2::float8)
+    AND e.beat_at < me.beat_at - make_interval(secs => $2::float8) * 0.6
 ), pick AS (
   SELECT s.id, s.fence FROM sessions s JOIN dead d ON d.id = s.owner
   WHERE s.state = 3
@@ -103,8 +104,9 @@ type ClaimDeadRow struct {
 	BaseSeq  int64
 }
 
-// Sessions of owners that have not beaten for ttl_s by the database's clock. The update holds only for the fence that
-// was judged. Over the submission of a suspect this would be the second owner to die, or a later one.
+// Sessions of owners that have not beaten for ttl_s by the database's clock, while the judge has: where both have not, the
+// database may have been away. The update holds only for the fence that was judged. Over the submission of a suspect this
+// would be the second owner to die, or a later one.
 func (q *Queries) ClaimDead(ctx context.Context, arg ClaimDeadParams) ([]ClaimDeadRow, error) {
 	rows, err := q.db.Query(ctx, ClaimDead, arg.Owner, arg.TtlS, arg.Most)
 	if err != nil {
@@ -250,7 +252,8 @@ func (q *Queries) ClaimReadyCapped(ctx context.Context, arg ClaimReadyCappedPara
 
 const ClaimSuspects = `-- name: ClaimSuspects :many
 WITH dead AS (
-  SELECT id FROM executors WHERE $2::boolean AND beat_at < clock_timestamp() - make_interval(secs => $3::float8)
+  SELECT e.id FROM executors e, executors me WHERE $2::boolean AND me.id = $1::uuid
+    AND e.beat_at < clock_timestamp() - make_interval(secs => $3::float8) AND e.beat_at < me.beat_at - make_interval(secs => $3::float8) * 0.6
 ), pick AS (
   SELECT s.id, s.fence, s.state, s.parked_at
   FROM submissions r JOIN sessions s ON s.id = r.session_id
@@ -323,15 +326,17 @@ func (q *Queries) ClaimSuspects(ctx context.Context, arg ClaimSuspectsParams) ([
 }
 
 const DeadLeft = `-- name: DeadLeft :one
-SELECT s.id, s.fence FROM sessions s JOIN executors e ON e.id = s.owner
-WHERE s.state = 3 AND e.beat_at < clock_timestamp() - make_interval(secs => $1::float8)
-  AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts >= $2::integer AND r.state IN (2, 4))
+SELECT s.id, s.fence FROM sessions s JOIN executors e ON e.id = s.owner JOIN executors me ON me.id = $1::uuid
+WHERE s.state = 3 AND e.beat_at < clock_timestamp() - make_interval(secs => $2::float8)
+  AND e.beat_at < me.beat_at - make_interval(secs => $2::float8) * 0.6
+  AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts >= $3::integer AND r.state IN (2, 4))
 ORDER BY s.touched_at LIMIT 1
 `
 
 type DeadLeftParams struct {
-	TtlS float64
-	Upto int32
+	Owner uuid.UUID
+	TtlS  float64
+	Upto  int32
 }
 
 type DeadLeftRow struct {
@@ -340,7 +345,7 @@ type DeadLeftRow struct {
 }
 
 func (q *Queries) DeadLeft(ctx context.Context, arg DeadLeftParams) (DeadLeftRow, error) {
-	row := q.db.QueryRow(ctx, DeadLeft, arg.TtlS, arg.Upto)
+	row := q.db.QueryRow(ctx, DeadLeft, arg.Owner, arg.TtlS, arg.Upto)
 	var i DeadLeftRow
 	err := row.Scan(&i.ID, &i.Fence)
 	return i, err
