@@ -12,12 +12,14 @@ import (
 	"testing"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/machinetest"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/machineinit"
 )
 
 // Runs and kills of this process, for its last line.
 var runs, kills, violations atomic.Int64
 
 func TestMain(m *testing.M) {
+	machineinit.RunIfInit()
 	if os.Getenv("FLYFLEET_TEST_SERVE") != "" {
 		machinetest.Main(m) // a control server: it does not come back
 	}

@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/machinetest"
 )
 
 // points are the moments at which a replica dies, in the order in which a turn passes them.
@@ -34,7 +32,7 @@ func shortly() []string {
 }
 
 func TestKilledAtEveryPoint(t *testing.T) {
-	m := machinetest.Start(t, machinetest.Options{})
+	m := startFleet(t).machine("tenant")
 	where := shortly()
 	if long() {
 		where = points()
@@ -58,7 +56,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 
 // dies lets so many replicas die at a point, one after the other, and the next one finish. A point that the first has put
 // behind it for good, the second does not come to.
-func dies(t *testing.T, m *machinetest.Machine, point string, times int) {
+func dies(t *testing.T, m *computer, point string, times int) {
 	x := newTrial(t, m)
 	for n := range times {
 		r := x.start(point)

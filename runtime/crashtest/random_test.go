@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
-	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/machinetest"
 )
 
 // rounds is how many runs are killed at random; FLYFLEET_CRASH_ROUNDS says otherwise.
@@ -31,7 +29,7 @@ func rounds(t *testing.T) int {
 // TestKilledByProgress kills replicas when the work has come to an entry drawn by lot, up to four times a run; some of
 // them are asked to stop instead. FLYFLEET_CRASH_SEED repeats a run's lots.
 func TestKilledByProgress(t *testing.T) {
-	m := machinetest.Start(t, machinetest.Options{})
+	m := startBare(t)
 	seed := uint64(time.Now().UnixNano())
 	if given := os.Getenv("FLYFLEET_CRASH_SEED"); given != "" {
 		var err error
@@ -50,7 +48,7 @@ func TestKilledByProgress(t *testing.T) {
 	})
 }
 
-func byProgress(t *testing.T, m *machinetest.Machine, lots *rand.Rand) {
+func byProgress(t *testing.T, m *computer, lots *rand.Rand) {
 	x := newTrial(t, m)
 	at := 0
 	for range 1 + lots.IntN(4) {

@@ -57,10 +57,10 @@ func (x *trial) start(points ...string) *replica {
 		}
 	}
 	r.cmd.Env = append(
-		r.cmd.Env, "FLYFLEET_DATABASE_URL="+x.url, "FLYFLEET_SIGNING_KEY="+x.machine.Key.String(), "FLYFLEET_MACHINE="+x.where(),
-		"FLYFLEET_TRANSPORT=direct", "FLYFLEET_LISTEN=127.0.0.1:0", "FLYFLEET_LEASE_TTL="+leaseTTL.String(), "FLYFLEET_AGENTS="+x.agents,
+		r.cmd.Env, "FLYFLEET_DATABASE_URL="+x.url, "FLYFLEET_LISTEN=127.0.0.1:0", "FLYFLEET_LEASE_TTL="+leaseTTL.String(), "FLYFLEET_AGENTS="+x.agents,
 		"FLYFLEET_MODEL_SCRIPT="+x.script, "FLYFLEET_MODEL_KEY="+secret, "FLYFLEET_CRASHPOINTS="+x.crashes, "FLYFLEET_LOG_LEVEL=DEBUG",
 	)
+	r.cmd.Env = append(r.cmd.Env, x.machine.env...)
 	r.cmd.Stderr = &r.log
 	// It does not outlive the test, however that ends.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -10,20 +10,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/machinetest"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
-	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox/remote"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/slots"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
-	"github.com/flyfleet/terraform-provider-flyfleet/wire/client"
 )
 
 // The owner stands still while an append of its is under way in the database, longer than its lease. The takeover waits for
 // the append and reads it: with a weaker lock than FOR SHARE it would not, and both would write the same entry.
 // nearai/ironclaw#7471.
 func TestNewOwnerReadsTheAppendUnderWay(t *testing.T) {
-	m := machinetest.Start(t, machinetest.Options{})
+	m := startBare(t)
 	t.Run("of", func(t *testing.T) {
 		// One goes with those of other sessions in one statement, the other is a transaction with rows.
 		for _, kind := range []journal.Kind{journal.KindTurnStarted, journal.KindToolResult} {
@@ -95,18 +92,8 @@ func (x *trial) appendUnderWay() {
 func (x *trial) staleIsRefused() {
 	x.t.Helper()
 	scope := slots.ScopeOf(store.Claim{Session: x.session})
-	box, err := remote.New(remote.Options{
-		Machine: client.Options{
-			Address: x.machine.Address, Scope: scope, Fence: 1,
-			Tokens: client.SignWith(x.machine.Key, machinetest.App, machinetest.ID, "stale", scope),
-		},
-		Dir: x.machine.Data + "/workspace",
-	})
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	defer box.Close()
-	_, err = box.Exec(x.t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", "echo x >> " + x.dir + "/a"}})
+	box := x.machine.box(x.t, scope, 1)
+	_, err := box.Exec(x.t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", "echo x >> " + x.dir + "/a"}})
 	if !errors.Is(err, sandbox.ErrFenced) {
 		x.t.Errorf("the machine answers a stale owner with %v", err)
 	}

@@ -17,9 +17,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/flyfleet/terraform-provider-flyfleet/controlserver/machinetest"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/driver"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox/remote"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/pgtest"
 )
@@ -37,9 +38,13 @@ type trial struct {
 	program string
 	url     string
 	db      *store.Store
-	machine *machinetest.Machine
+	machine *computer
+	// box is the machine as the trial sees it, beside the session.
+	box     *remote.Sandbox
 	session uuid.UUID
 	work    store.Submission
+	// card is the one that a client was shown.
+	card uuid.UUID
 	// dir is the trial's own in the workspace.
 	dir                     string
 	crashes, script, agents string
@@ -48,9 +53,19 @@ type trial struct {
 
 var trials atomic.Int64
 
-func newTrial(t *testing.T, m *machinetest.Machine) *trial {
+// newTrial is one whose work is submitted, and whose cards are answered.
+func newTrial(t *testing.T, m *computer) *trial {
 	t.Helper()
-	x := &trial{t: t, program: program(t), url: pgtest.Migrated(t), machine: m, dir: fmt.Sprintf("trial%d", trials.Add(1))}
+	x := prepared(t, m)
+	x.submit()
+	x.approves()
+	return x
+}
+
+// prepared is one that has a session.
+func prepared(t *testing.T, m *computer) *trial {
+	t.Helper()
+	x := &trial{t: t, program: program(t), url: pgtest.Migrated(t), dir: fmt.Sprintf("trial%d", trials.Add(1))}
 	runs.Add(1)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -59,16 +74,12 @@ func newTrial(t *testing.T, m *machinetest.Machine) *trial {
 	})
 	own := t.TempDir()
 	x.crashes, x.script, x.agents = filepath.Join(own, "crashes"), filepath.Join(own, "script"), filepath.Join(own, "agents.json")
-	for _, dir := range []string{x.crashes, x.path("")} {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chmod(x.path(""), 0o777); err != nil {
+	if err := os.Mkdir(x.crashes, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	x.write(x.path("s1"), secret[:11])
-	x.write(x.path("s2"), secret[11:])
+	x.on(m)
+	x.put("s1", secret[:11])
+	x.put("s2", secret[11:])
 	x.write(x.agents, `{"agents":{"coder":{"rules":[{"tool":"exec","arg":"command","match":"gated","policy":"ask"}]}}}`)
 	x.write(x.script, strings.ReplaceAll(script, "DIR", x.dir))
 	var err error
@@ -78,9 +89,21 @@ func newTrial(t *testing.T, m *machinetest.Machine) *trial {
 		t.Fatal(err)
 	}
 	t.Cleanup(x.db.Close)
-	x.submit()
-	x.approves()
+	session, err := x.db.CreateSession(t.Context(), tenant, "coder", store.NewID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.session = session.ID
 	return x
+}
+
+// on lets the trial work on a machine from now on.
+func (x *trial) on(m *computer) {
+	x.t.Helper()
+	x.machine, x.box = m, m.box(x.t, "watch/"+x.dir, 1)
+	if err := x.box.Mkdir(x.t.Context(), x.dir, sandbox.MkdirOptions{Parents: true, Mode: 0o777}); err != nil {
+		x.t.Fatal(err)
+	}
 }
 
 // script is a turn with everything in it: three calls at once, a provider that fails, a card, and an answer that comes slowly.
@@ -104,11 +127,6 @@ func outputs() map[string]string {
 	return map[string]string{"DIR/a": long.String(), "DIR/b": "b\n", "DIR/gated": "gated\n"}
 }
 
-// path is a file of the trial on the machine.
-func (x *trial) path(name string) string {
-	return filepath.Join(x.machine.Data, "workspace", x.dir, name)
-}
-
 func (x *trial) write(path, text string) {
 	x.t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -116,22 +134,12 @@ func (x *trial) write(path, text string) {
 	}
 }
 
-// where is the machine, as the program takes it.
-func (x *trial) where() string {
-	return machinetest.App + "/" + machinetest.ID + "@" + x.machine.Address + x.machine.Data + "/workspace"
-}
-
 func (x *trial) submit() {
 	x.t.Helper()
-	session, err := x.db.CreateSession(x.t.Context(), tenant, "coder", store.NewID())
-	if err != nil {
-		x.t.Fatal(err)
-	}
 	payload, err := driver.EncodeInput(driver.Text("go"))
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	x.session = session.ID
 	if x.work, err = x.db.Submit(x.t.Context(), store.Input{Tenant: tenant, Session: x.session, Key: "1", Payload: payload}); err != nil {
 		x.t.Fatal(err)
 	}
@@ -200,6 +208,9 @@ func (x *trial) soon(what func() string, holds func() bool) {
 
 func (x *trial) isSettled() bool {
 	x.t.Helper()
+	if x.work.ID == uuid.Nil {
+		return false // it was not admitted yet
+	}
 	now, err := x.db.Submission(x.t.Context(), tenant, x.work.ID)
 	if err != nil {
 		x.t.Fatal(err)

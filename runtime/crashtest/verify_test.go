@@ -5,7 +5,6 @@ package crashtest
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/google/uuid"
@@ -47,15 +46,6 @@ func (x *trial) verify() {
 			x.t.Errorf("replica %d failed:\n%s", n+1, r.log.String())
 		}
 	}
-}
-
-func (x *trial) read(name string) string {
-	x.t.Helper()
-	content, err := os.ReadFile(x.path(name))
-	if err != nil && !os.IsNotExist(err) {
-		x.t.Fatal(err)
-	}
-	return string(content)
 }
 
 // folds: entries are dense and in an order that a fold accepts, so each call has at most one result and the submission
