@@ -59,8 +59,6 @@ func (s *session) masked(body *journalv1.Body) {
 				text(&p.Text)
 			}
 		}
-	case *journalv1.Body_ToolCalled:
-		b.ToolCalled.Args, _ = s.mask.Redact(b.ToolCalled.GetArgs())
 	case *journalv1.Body_ModelAborted:
 		text(&b.ModelAborted.Message)
 	case *journalv1.Body_ApprovalDecided:

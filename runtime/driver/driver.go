@@ -35,6 +35,8 @@ type Calls interface {
 	Run(ctx context.Context, name string, call tools.Call) (tools.Result, error)
 	// Show is what a person is shown of a call: its arguments, with what matters of the body.
 	Show(args json.RawMessage, body []byte) json.RawMessage
+	// Title is what the journal says of a call: a line. "" says nothing.
+	Title(args json.RawMessage) string
 }
 
 // WayBack is how commands reach the runtime.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -59,6 +60,8 @@ func (noCalls) Run(context.Context, string, tools.Call) (tools.Result, error) {
 
 func (noCalls) Show(args json.RawMessage, _ []byte) json.RawMessage { return args }
 
+func (noCalls) Title(json.RawMessage) string { return "" }
+
 // takeCall writes down that a command asks for a call, under the policy that it has here and now.
 func (s *session) takeCall(id string) error {
 	at := slices.IndexFunc(s.wanted, func(w store.Callback) bool { return w.Call == id })
@@ -69,7 +72,6 @@ func (s *session) takeCall(id string) error {
 	plan := s.callers().Plan(request.Tool, request.Args)
 	called := &journalv1.ToolCalled{
 		CallId: id, Tool: request.Tool, ArgsSha256: journal.ArgsSHA256(request.Args), Class: plan.Class, Policy: plan.Policy, Block: -1,
-		Args: request.Args,
 	}
 	step := store.Step{
 		Take: []store.Take{{Call: id}},
@@ -123,6 +125,22 @@ func (s *session) serve(ctx context.Context, j job) error {
 		return err
 	}
 	return s.in(s.ctx, func() error { return s.settleResult(j, result) })
+}
+
+// titled is a result's content, for the journal: what a command asked is in no other entry.
+func (s *session) titled(call *journal.Call, content []byte) []byte {
+	if !call.Nested() {
+		return content
+	}
+	args, err := s.args(call)
+	if err != nil {
+		return content
+	}
+	title := s.callers().Title(args)
+	if title == "" {
+		return content
+	}
+	return fmt.Appendf(nil, "%s: %s", title, content)
 }
 
 // answerOf is what the command that asked for a call gets; nil when the model did.

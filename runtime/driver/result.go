@@ -35,8 +35,8 @@ func (s *session) settleResult(j job, result tools.Result) error {
 		}
 		bodies, step.ExecEnds = append(bodies, body), []store.ExecEnd{end}
 	}
+	told := toolResult(call.ID, outcome, s.titled(call, result.Content))
 	step.Settle = []store.Settle{{Call: call.ID, Outcome: outcome, Answer: s.answerOf(call, result.Content, result.Answer), At: len(bodies)}}
-	told := toolResult(call.ID, outcome, result.Content)
 	told.GetToolResult().Masked = int32(result.Masks)
 	return s.commit(step, append(bodies, told)...)
 }
@@ -79,6 +79,7 @@ func (s *session) settleCall(id string, outcome journalv1.ToolOutcome, content [
 	if call.Settled() {
 		return nil
 	}
+	told := toolResult(id, outcome, s.titled(call, content))
 	step := store.Step{Settle: []store.Settle{{Call: id, Outcome: outcome, Answer: s.answerOf(call, content, nil)}}}
 	if call.Exec != nil && call.Exec.State == journal.ExecIntended {
 		// Nobody asks for it again; the journal says nothing of its end, for nobody knows.
@@ -88,7 +89,7 @@ func (s *session) settleCall(id string, outcome journalv1.ToolOutcome, content [
 		}
 		step.ExecEnds = []store.ExecEnd{{ID: exec, Lost: true}}
 	}
-	return s.commit(step, toolResult(id, outcome, content))
+	return s.commit(step, told)
 }
 
 // machineGone is the result of a call whose command was on a machine that the session has no more.

@@ -289,7 +289,7 @@ func TestSandboxedProcessMeetsThePolicy(t *testing.T) {
 		{"path": "/open/**", "policy": "allow"}]`,
 		tools.Rule{Tool: "proxy_crm", Arg: "request", Match: regexp.MustCompile("^DELETE "), Policy: journalv1.Policy_POLICY_DENY})
 	b.executor()
-	_, token, _, release := b.idle()
+	session, token, _, release := b.idle()
 	defer release()
 	if got := b.call(token, "GET", "/crm/contacts/7", "", ""); got.status != 200 || got.body != "GET /v2/contacts/7" {
 		t.Errorf("what is allowed: %+v", got)
@@ -331,6 +331,15 @@ func TestSandboxedProcessMeetsThePolicy(t *testing.T) {
 	// Asked again it is the same call, not another start under the approval.
 	if got := b.call(token, "POST", "/crm/contacts", "one", "k1"); got.status != 200 {
 		t.Errorf("the approved call, again: %+v", got)
+	}
+	entries, err := b.store.Load(t.Context(), "acme", session, 0, 0)
+	b.ok(err)
+	titles := ""
+	for _, e := range entries {
+		titles += string(e.Body.GetToolResult().GetContent()) + "\n"
+	}
+	if !strings.Contains(titles, "POST /contacts: HTTP 200") || !strings.Contains(titles, "DELETE /open/1: Denied") {
+		t.Errorf("the journal says %s", titles)
 	}
 	after := b.reached()[before:]
 	if len(after) != 1 || after[0].body != "one" {

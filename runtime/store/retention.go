@@ -121,7 +121,7 @@ func (s *Store) Tidy(ctx context.Context) error {
 }
 
 // Erase puts a redaction in place of an entry, as the law may ask: its bytes are gone from the journal, the index, the
-// blobs, the rows that were made of it (a submission's payload, a command's output, what cards show), and from the copies that
+// blobs, the rows that were made of it (a submission's payload, a command's output and what it asked, what cards show), and from the copies that
 // forks made. The session's shape stays: seq, call, submission. What was erased stays erased when it is erased again.
 // ErrNotErasable: the entry holds nobody's words, and the fold needs it. An owner at work knows what it has read until it gives
 // the session up.
@@ -158,6 +158,9 @@ func eraseRows(ctx context.Context, q *statement.Queries, session uuid.UUID, seq
 	case journal.KindApprovalDecided:
 		return q.EraseDecision(ctx, statement.EraseDecisionParams{SessionID: session, CallID: entry.CallID})
 	case journal.KindToolResult:
+		if err := q.EraseCallbacks(ctx, statement.EraseCallbacksParams{SessionID: session, CallID: entry.CallID}); err != nil {
+			return err
+		}
 		return q.EraseOutput(ctx, statement.EraseOutputParams{SessionID: session, CallID: entry.CallID})
 	}
 	return nil

@@ -35,7 +35,7 @@ func wordsOf(kind journal.Kind, data []byte) string {
 			words = append(words, blockWords(block))
 		}
 	case *journalv1.Body_ToolCalled:
-		words = append(words, b.ToolCalled.GetTool(), string(b.ToolCalled.GetArgs()))
+		words = append(words, b.ToolCalled.GetTool())
 	case *journalv1.Body_ToolResult:
 		content := b.ToolResult.GetContent()
 		words = append(words, string(content[:min(len(content), maxResultWords)]))

@@ -57,6 +57,15 @@ func (c *Calls) Run(ctx context.Context, name string, call tools.Call) (tools.Re
 // Show adds to arguments what a person should see of the body: "body" when that is all of it, else "body_begins".
 func (c *Calls) Show(text json.RawMessage, body []byte) json.RawMessage { return shown(text, body) }
 
+// Title is "METHOD /path?query".
+func (c *Calls) Title(text json.RawMessage) string {
+	var a args
+	if json.Unmarshal(text, &a) != nil || a.Query == "" {
+		return a.Request
+	}
+	return a.Request + "?" + a.Query
+}
+
 func (u *Upstream) tool() tools.Tool {
 	class := journalv1.EffectClass_EFFECT_CLASS_OPAQUE
 	if u.idempotencyHeader != "" {

@@ -55,6 +55,12 @@ var callbackCases = []testCase{
 		if got.State != store.CallbackAnswered || got.Outcome != journalv1.ToolOutcome_TOOL_OUTCOME_OK || string(got.Content) != "said" || string(got.Answer) != "data\x00" {
 			w.Errorf("answered %+v", got)
 		}
+		entries := w.entries(t.id)
+		w.ok(w.Erase(w.Context(), tenant, t.id, entries[len(entries)-1].Seq, "asked for"))
+		got, err = w.Callback(w.Context(), t.id, made.Call)
+		if w.ok(err); len(got.Args)+len(got.Body)+len(got.Content)+len(got.Answer) > 0 {
+			w.Errorf("after the erasure: %+v", got)
+		}
 	}},
 	{name: "a name is one request's, and equal ones without a name are one until it is told", run: func(w *world) {
 		_, ask := asking(w)

@@ -1476,7 +1476,7 @@ func (x *ModelAborted) GetRetryable() bool {
 }
 
 // ToolCalled is one call that an answer asks for, and then its arguments are in the answer's block, or that a
-// command asks for (block -1).
+// command asks for (block -1), and then they are in its row.
 type ToolCalled struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	CallId     string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -1484,10 +1484,8 @@ type ToolCalled struct {
 	ArgsSha256 []byte                 `protobuf:"bytes,3,opt,name=args_sha256,json=argsSha256,proto3" json:"args_sha256,omitempty"`
 	Class      EffectClass            `protobuf:"varint,4,opt,name=class,proto3,enum=flyfleet.journal.v1.EffectClass" json:"class,omitempty"`
 	// Index of the block in the last ModelCompleted.
-	Block  int32  `protobuf:"varint,5,opt,name=block,proto3" json:"block,omitempty"`
-	Policy Policy `protobuf:"varint,6,opt,name=policy,proto3,enum=flyfleet.journal.v1.Policy" json:"policy,omitempty"`
-	// Of a command's call, for people to read: secrets masked. What runs is in its row, and args_sha256 is of that.
-	Args          []byte `protobuf:"bytes,7,opt,name=args,proto3" json:"args,omitempty"`
+	Block         int32  `protobuf:"varint,5,opt,name=block,proto3" json:"block,omitempty"`
+	Policy        Policy `protobuf:"varint,6,opt,name=policy,proto3,enum=flyfleet.journal.v1.Policy" json:"policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1562,13 +1560,6 @@ func (x *ToolCalled) GetPolicy() Policy {
 		return x.Policy
 	}
 	return Policy_POLICY_UNSPECIFIED
-}
-
-func (x *ToolCalled) GetArgs() []byte {
-	if x != nil {
-		return x.Args
-	}
-	return nil
 }
 
 // ApprovalRequested opens a card.
@@ -2382,7 +2373,7 @@ const file_flyfleet_journal_v1_journal_proto_rawDesc = "" +
 	"\fModelAborted\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +
-	"\tretryable\x18\x03 \x01(\bR\tretryable\"\xf1\x01\n" +
+	"\tretryable\x18\x03 \x01(\bR\tretryable\"\xdd\x01\n" +
 	"\n" +
 	"ToolCalled\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
@@ -2391,8 +2382,7 @@ const file_flyfleet_journal_v1_journal_proto_rawDesc = "" +
 	"argsSha256\x126\n" +
 	"\x05class\x18\x04 \x01(\x0e2 .flyfleet.journal.v1.EffectClassR\x05class\x12\x14\n" +
 	"\x05block\x18\x05 \x01(\x05R\x05block\x123\n" +
-	"\x06policy\x18\x06 \x01(\x0e2\x1b.flyfleet.journal.v1.PolicyR\x06policy\x12\x12\n" +
-	"\x04args\x18\a \x01(\fR\x04args\"\x92\x01\n" +
+	"\x06policy\x18\x06 \x01(\x0e2\x1b.flyfleet.journal.v1.PolicyR\x06policy\"\x92\x01\n" +
 	"\x11ApprovalRequested\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x17\n" +

@@ -48,6 +48,11 @@ DELETE FROM callbacks c WHERE (c.session_id, c.call_id) IN (
     AND NOT EXISTS (SELECT 1 FROM execs x WHERE x.id = o.exec_id AND x.state = 1)
   ORDER BY o.answered_at LIMIT 1000);
 
+-- name: EraseCallbacks :exec
+-- Of a call of a command, or of the commands of a call.
+UPDATE callbacks c SET args = '', body = '', content = '', answer = '' WHERE c.session_id = @session_id
+  AND (c.call_id = @call_id OR c.exec_id IN (SELECT x.id FROM execs x WHERE x.session_id = @session_id AND x.call_id = @call_id));
+
 -- name: DeleteCallbacks :exec
 DELETE FROM callbacks WHERE session_id = @session_id;
 

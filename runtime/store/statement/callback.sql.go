@@ -170,6 +170,22 @@ func (q *Queries) DropCallbacks(ctx context.Context) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
+const EraseCallbacks = `-- name: EraseCallbacks :exec
+UPDATE callbacks c SET args = '', body = '', content = '', answer = '' WHERE c.session_id = $1
+  AND (c.call_id = $2 OR c.exec_id IN (SELECT x.id FROM execs x WHERE x.session_id = $1 AND x.call_id = $2))
+`
+
+type EraseCallbacksParams struct {
+	SessionID uuid.UUID
+	CallID    string
+}
+
+// Of a call of a command, or of the commands of a call.
+func (q *Queries) EraseCallbacks(ctx context.Context, arg EraseCallbacksParams) error {
+	_, err := q.db.Exec(ctx, EraseCallbacks, arg.SessionID, arg.CallID)
+	return err
+}
+
 const ExecRuns = `-- name: ExecRuns :one
 SELECT EXISTS (SELECT 1 FROM execs WHERE id = $1 AND session_id = $2 AND state = 1)::boolean AS runs
 `
