@@ -31,6 +31,9 @@ func shortly() []string {
 	}
 }
 
+// Three calls at once, a card, a model that fails, and the owner dies between any two of the steps: each call has one result, none is
+// had again, and the model is never shown a call without one (it would be refused). OpenHands/software-agent-sdk#2298,
+// OpenHands/software-agent-sdk#4487, GEMISIS/leviath#96, letta-ai/letta#3308, earendil-works/pi#4189.
 func TestKilledAtEveryPoint(t *testing.T) {
 	m := startFleet(t).machine("tenant")
 	where := shortly()

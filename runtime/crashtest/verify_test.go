@@ -4,6 +4,7 @@ package crashtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -40,6 +41,7 @@ func (x *trial) verify() {
 		}
 	}
 	x.rows()
+	x.startsNothingAgain()
 	for n, r := range x.replicas {
 		// Such as store.ErrCollision: two owners wrote the same entry. The rows are right even then, by their keys.
 		if strings.Contains(r.log.String(), `"msg":"a turn failed"`) {
@@ -181,6 +183,7 @@ func (x *trial) rows() {
 	for what, query := range map[string]string{
 		"calls that are not settled":          "SELECT count(*) FROM effects WHERE state <> 4",
 		"commands that have not ended":        "SELECT count(*) FROM execs WHERE state <> 2",
+		"cards besides the one":               "SELECT count(*) - 1 FROM approvals",
 		"cards that are open or undelivered":  "SELECT count(*) FROM approvals WHERE state = 1 OR delivered_seq IS NULL",
 		"cards that no call was started with": "SELECT count(*) FROM approvals WHERE consumed_seq IS NULL",
 		"submissions that are not settled":    "SELECT count(*) FROM submissions WHERE state <> 5",
@@ -193,6 +196,48 @@ func (x *trial) rows() {
 		}
 		if n != 0 {
 			x.t.Errorf("%d %s", n, what)
+		}
+	}
+}
+
+// startsNothingAgain: not even an owner starts a call that was started, whatever it thinks it knows.
+func (x *trial) startsNothingAgain() {
+	x.t.Helper()
+	if _, err := x.db.Submit(x.t.Context(), store.Input{Tenant: tenant, Session: x.session, Key: "again"}); err != nil {
+		x.t.Fatal(err)
+	}
+	e, err := x.db.Register(x.t.Context(), "the test", "")
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	claims, err := x.db.Claim(x.t.Context(), e, 1)
+	if err != nil || len(claims) != 1 {
+		x.t.Fatalf("claimed %v, %v", claims, err)
+	}
+	conn, err := pgx.Connect(x.t.Context(), x.url)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(x.t.Context()) }()
+	rows, err := conn.Query(x.t.Context(), "SELECT call_id, args_sha FROM effects")
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	starts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (start store.Start, err error) {
+		return start, row.Scan(&start.Call, &start.ArgsSHA256)
+	})
+	if err != nil || len(starts) == 0 {
+		x.t.Fatalf("%d effects, %v", len(starts), err)
+	}
+	last := int64(len(x.entries()))
+	for _, start := range starts {
+		_, err := x.db.Commit(x.t.Context(), claims[0], store.Step{
+			After:   last,
+			Entries: []journal.Entry{{Body: &journalv1.Body{Body: &journalv1.Body_ToolStarted{ToolStarted: &journalv1.ToolStarted{CallId: start.Call}}}}},
+			Start:   []store.Start{start},
+		})
+		if !errors.Is(err, store.ErrNotStarted) {
+			x.t.Errorf("call %s can be started again: %v", start.Call, err)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func TestImpossibleOrdersAreRefused(t *testing.T) {
 		{"a call again", answered, `tool_called { call_id: "c1" class: EFFECT_CLASS_PURE block: 1 policy: POLICY_ALLOW }`},
 		{"a nested call of no command", started, `tool_called { call_id: "x9/k" class: EFFECT_CLASS_PURE block: -1 policy: POLICY_ALLOW }`},
 		{"a card for a free call", answered, `approval_requested { approval_id: "a" call_id: "c1" args_sha256: "d1" }`},
-		// UKGovernmentBEIS/inspect_ai PR #4944: an approval is bound to what was shown.
+		// UKGovernmentBEIS/inspect_ai#4944: an approval is bound to what was shown.
 		{"a card that shows something else", answered, `approval_requested { approval_id: "a" call_id: "c2" args_sha256: "other" }`},
 		{"a decision without a card", answered, `approval_decided { approval_id: "a2" call_id: "c2" decision: DECISION_APPROVED }`},
 		{"a decision again", carded + `approval_decided { approval_id: "a2" call_id: "c2" decision: DECISION_DENIED }`, `approval_decided { approval_id: "a2" call_id: "c2" decision: DECISION_APPROVED }`},
@@ -245,7 +245,7 @@ func TestCopiedForkIsTheFork(t *testing.T) {
 	}
 }
 
-// anomalyco/opencode#46102, Fergana-Labs/stash PR #1077: two entries of one millisecond.
+// anomalyco/opencode#46102, Fergana-Labs/stash#1077: two entries of one millisecond.
 func TestTimeOrdersNothing(t *testing.T) {
 	all := entries(t, carded)
 	want, err := journal.Fold(all)

@@ -39,6 +39,21 @@ type settings struct {
 	Effects string
 	// Machine is where commands run; nil is nowhere.
 	Machine *machineSettings
+	// Ahead is how far the process's clock is, and SetBy how far it is set after SetAfter.
+	Ahead, SetAfter, SetBy time.Duration
+}
+
+// clock is the process's.
+func (s settings) clock() func() time.Time {
+	begin := time.Now()
+	return func() time.Time {
+		now := time.Now()
+		ahead := s.Ahead
+		if now.Sub(begin) >= s.SetAfter {
+			ahead += s.SetBy
+		}
+		return now.Add(ahead)
+	}
 }
 
 // request is a line of a replica's standard input.
@@ -102,7 +117,7 @@ func childMain(text string) int {
 
 func (c *child) open(ctx context.Context, log *slog.Logger) error {
 	var err error
-	if c.store, err = store.Open(ctx, store.Options{URL: c.settings.URL, TTL: c.settings.TTL, Log: log}); err != nil {
+	if c.store, err = store.Open(ctx, store.Options{URL: c.settings.URL, TTL: c.settings.TTL, Now: c.settings.clock(), Log: log}); err != nil {
 		return err
 	}
 	script, err := scripted.New(scripted.Config{})

@@ -32,7 +32,7 @@ func own(t *testing.T, settings pglocal.Settings) (*pglocal.Server, database) {
 	return server, db
 }
 
-// dbos-inc/dbos-transact-py#716, #804: the database restarts under load. Everything that was acknowledged is there once, in
+// dbos-inc/dbos-transact-py#716, dbos-inc/dbos-transact-py#804: the database restarts under load. Everything that was acknowledged is there once, in
 // order, and whoever was at work goes on without being told.
 func TestDatabaseCrashesLoseNothing(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,7 @@ func TestHintsAreCoalesced(t *testing.T) {
 	})
 }
 
-// langchain-ai/langgraph#5675, #7259: what waits holds nothing, and a replica's connections do not grow with its sessions.
+// langchain-ai/langgraph#5675, langchain-ai/langgraph#7259: what waits holds nothing, and a replica's connections do not grow with its sessions.
 func TestParkedAndRunningSessionsHoldNoConnection(t *testing.T) {
 	db := fresh(t)
 	s := db.open(t, store.Options{TTL: time.Hour})

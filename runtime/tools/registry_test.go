@@ -86,7 +86,7 @@ func TestCallThatCannotRunIsAnsweredWithItsFault(t *testing.T) {
 		if plan := all.Plan(c.tool, json.RawMessage(c.args)); plan.Policy != allow || plan.Class != journalv1.EffectClass_EFFECT_CLASS_PURE {
 			t.Errorf("%s %.40s: plan %+v", c.tool, c.args, plan)
 		}
-		// UKGovernmentBEIS/inspect_ai PR #4944: what runs is checked where it runs, also what a person changed.
+		// UKGovernmentBEIS/inspect_ai#4944: what runs is checked where it runs, also what a person changed.
 		result, err := all.Run(context.Background(), c.tool, tools.Call{Args: json.RawMessage(c.args)})
 		if err != nil || !result.Failed || !strings.Contains(string(result.Content), c.says) {
 			t.Errorf("%s %.40s: %q, %v", c.tool, c.args, result.Content, err)

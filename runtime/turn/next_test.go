@@ -61,7 +61,7 @@ func TestFreeCallDoesNotWaitForAGatedOne(t *testing.T) {
 	expect(t, state(t, one+`tool_result { call_id: "c2" outcome: TOOL_OUTCOME_OK content: "kept" }`), here(nil), turn.Park{})
 }
 
-// langchain-ai/langgraph#4397, #6208: two gated calls, one answered.
+// langchain-ai/langgraph#4397, langchain-ai/langgraph#6208: two gated calls, one answered.
 func TestAnsweredCardRunsWhileTheOtherWaits(t *testing.T) {
 	two := strings.ReplaceAll(mixed, "POLICY_ALLOW", "POLICY_ASK") + card + `
 approval_requested { approval_id: "a2" call_id: "c2" args_sha256: "d2" expires_at_ms: 5 }
@@ -86,7 +86,7 @@ func TestApprovalIsGoodForOneStart(t *testing.T) {
 	expect(t, s, heir(), turn.SettleUnknown{Call: "c1"})
 }
 
-// openai/openai-agents-python#4244, #2487, openai/openai-agents-js#131: a decision survives any number of owners, and
+// openai/openai-agents-python#4244, openai/openai-agents-python#2487, openai/openai-agents-js#131: a decision survives any number of owners, and
 // omnigent-ai/omnigent#5144, NeoLabs-Systems/NeoAgent#86, MervinPraison/PraisonAI#2326: so does an open card.
 func TestCardSurvivesOwnersAndIsNotOpenedAgain(t *testing.T) {
 	carded := oneCall("OPAQUE", "ASK") + card + tookOver + "fence 3\nturn_started { attempt: 3 }\n"
@@ -127,7 +127,7 @@ func TestDecisionsOfACard(t *testing.T) {
 	})
 }
 
-// letta-ai/lettabot#127, #479, letta-ai/letta-code#885: a client vanishes with a card open, and the user writes.
+// letta-ai/lettabot#127, letta-ai/lettabot#479, letta-ai/letta-code#885: a client vanishes with a card open, and the user writes.
 func TestInputIsTakenWhileACardIsOpen(t *testing.T) {
 	carded := state(t, oneCall("OPAQUE", "ASK")+card)
 	expect(t, carded, here(func(f *turn.Facts) { f.Queued = queued("2", turn.Queue) }), turn.Park{})
@@ -287,7 +287,7 @@ func TestNothingBeginsUnderALeaseThatMayBeOver(t *testing.T) {
 	}
 }
 
-// cardstack/boxel PR #4860, livekit-examples/agent-deployment#20: a replica that stops gives its sessions up at the next
+// cardstack/boxel#4860, livekit-examples/agent-deployment#20: a replica that stops gives its sessions up at the next
 // entry, however long a command takes.
 func TestDrainingGivesUpAtTheNextEntry(t *testing.T) {
 	drain := func(change func(*turn.Facts)) turn.Facts {
@@ -313,7 +313,7 @@ tool_called { call_id: "x1/k" tool: "crm" class: EFFECT_CLASS_KEYED block: -1 po
 approval_requested { approval_id: "a9" call_id: "x1/k" args_sha256: "d9" expires_at_ms: 5 }
 `
 
-// UsefulSoftwareCo/executor PR #1437: granted inside its window, and the command's clock had run out.
+// UsefulSoftwareCo/executor#1437: granted inside its window, and the command's clock had run out.
 func TestClockOfACommandStandsWhileItAsks(t *testing.T) {
 	asking := oneCall("ATTACHED", "ALLOW") + exec + nested
 	hold := turn.HoldExec{Exec: "x1", Hold: true}
@@ -327,7 +327,7 @@ func TestClockOfACommandStandsWhileItAsks(t *testing.T) {
 		turn.StartTool{Call: "x1/k", Class: journalv1.EffectClass_EFFECT_CLASS_KEYED, Journaled: true, ApprovalID: "a9", Key: turn.IdempotencyKey(journaltext.Session("a"), "x1/k")})
 }
 
-// UKGovernmentBEIS/inspect_ai PR #4944: a call from within the sandbox meets the same policy as the model's.
+// UKGovernmentBEIS/inspect_ai#4944: a call from within the sandbox meets the same policy as the model's.
 func TestNestedCallMeetsTheSamePolicy(t *testing.T) {
 	for policy, want := range map[string]turn.Action{
 		"ASK":  turn.OpenApproval{Call: "x1/k"},
@@ -350,7 +350,7 @@ tool_result { call_id: "c1" outcome: TOOL_OUTCOME_OK }
 		turn.SettleCall{Call: "x1/k", Outcome: wasCancelled, Content: "Cancelled before anybody decided. It was not done."})
 }
 
-// langchain-ai/langgraph#7417, #7213: a slow tool is not started a second time.
+// langchain-ai/langgraph#7417, langchain-ai/langgraph#7213: a slow tool is not started a second time.
 func TestRunningCallIsLeftAlone(t *testing.T) {
 	for _, class := range []string{"PURE", "OPAQUE"} {
 		history := oneCall(class, "ALLOW")
