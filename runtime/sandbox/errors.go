@@ -16,7 +16,8 @@ var (
 	ErrExpired = errors.New("the id is too old")
 	// ErrForbidden says that the id was forbidden.
 	ErrForbidden = errors.New("the id was forbidden")
-	// ErrFenced says that another owner of the session has been here. Stop: nothing more may be done with this sandbox.
+	// ErrFenced says that another owner of the session has been here. Stop: nothing more may be done with this sandbox. Every call ends
+	// with it, also a Follow under way, and does nothing; commands run on and are the new owner's. A restart of the computer changes nothing of that.
 	ErrFenced = errors.New("another owner has taken the session over")
 	// ErrUnsupported says that this backend, or this computer, cannot do it.
 	ErrUnsupported = errors.New("not supported here")

@@ -9,13 +9,9 @@ import (
 
 var restartCases = []Case{
 	{Name: "a command that runs when the computer restarts ends as a LostError, after all of it that is kept", Needs: Restart, run: func(t *trial) {
-		p := t.start(endless())
-		got := make(chan lostFollow, 1)
-		wrote := make(chan struct{}, 1)
-		go func() { got <- followLost(t, p, wrote) }()
-		await(t, "its first output", wrote)
+		p, ended := begin(t)
 		t.harness.Restart(t)
-		f := await(t, "the end of Follow", got)
+		f := await(t, "the end of Follow", ended)
 		f.holds(t, p.ID())
 		t.same("how often it ran", t.get("log"), "ran\n")
 	}},
@@ -27,7 +23,7 @@ var restartCases = []Case{
 			_, err := t.box.Exec(t.ctx, c)
 			ended <- err
 		}()
-		t.soon("the command runs", func() bool { return t.exists("log") })
+		t.soon("the command runs", func() bool { return t.exists("runs") })
 		t.harness.Restart(t)
 		isLost(t, "Exec", await(t, "the end of Exec", ended), c.ID)
 		t.same("how often it ran", t.get("log"), "ran\n")
@@ -35,9 +31,9 @@ var restartCases = []Case{
 	{Name: "Attach after a restart finds what ended with its output, what was lost as lost, and nothing else", Needs: Restart, run: func(t *trial) {
 		ended := t.start(shell(`echo out; echo error >&2; exit 7`))
 		t.same("code", t.follow(ended, offsets0).exit.Code, 7)
-		running := t.start(endless())
-		t.soon("the command runs", func() bool { return t.exists("log") })
+		running, lost := begin(t)
 		t.harness.Restart(t)
+		await(t, "the end of Follow", lost)
 
 		found, err := t.box.Attach(t.ctx, ended.ID())
 		t.ok(err)
@@ -57,7 +53,7 @@ var restartCases = []Case{
 		c := endless()
 		c.ID = freshID()
 		t.start(c)
-		t.soon("the command runs", func() bool { return t.exists("log") })
+		t.soon("the command runs", func() bool { return t.exists("runs") })
 		t.harness.Restart(t)
 		after, err := t.box.Describe(t.ctx)
 		t.ok(err)
@@ -90,7 +86,7 @@ var restartCases = []Case{
 			_, err := t.box.Once(id).Exec(t.ctx, endless())
 			ended <- err
 		}()
-		t.soon("the command runs", func() bool { return t.exists("log") })
+		t.soon("the command runs", func() bool { return t.exists("runs") })
 		t.harness.Restart(t)
 		isLost(t, "Exec", await(t, "the end of Exec", ended), id)
 		_, err := t.box.Once(id).Exec(t.ctx, endless())
@@ -119,9 +115,18 @@ var restartCases = []Case{
 	}},
 }
 
-// endless is a command that notes in log that it ran, says so, and goes on until it is ended.
+// endless is a command that notes in log that it ran, then makes runs, says so, and goes on until it is ended.
 func endless() sandbox.Command {
-	return shell(`echo ran >> log; echo begun; exec sleep 100000`)
+	return shell(`echo ran >> log; touch runs; echo begun; exec sleep 100000`)
+}
+
+// begin starts an endless command and returns once what it says is kept; the channel has how it was followed.
+func begin(t *trial) (sandbox.Process, <-chan lostFollow) {
+	t.Helper()
+	p, ended, wrote := t.start(endless()), make(chan lostFollow, 1), make(chan struct{}, 1)
+	go func() { ended <- followLost(t, p, wrote) }()
+	await(t, "its first output", wrote)
+	return p, ended
 }
 
 // isLost holds an error to be a LostError about a command.
