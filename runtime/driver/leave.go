@@ -26,11 +26,12 @@ func (s *session) park() (did, error) {
 			return done, err
 		}
 	}
-	had := len(s.news.Decisions)
+	had := s.news
 	if err := s.look(); err != nil {
 		return nothing, err
 	}
-	if len(s.news.Decisions) != had || s.news.Cancelled || len(s.wanted) > 0 {
+	now := s.news
+	if len(now.Decisions) != len(had.Decisions) || len(now.Joining) != len(had.Joining) || now.Answered != had.Answered || now.Cancelled || len(s.wanted) > 0 {
 		return done, nil
 	}
 	return nothing, nil

@@ -210,6 +210,9 @@ func (s *session) facts() turn.Facts {
 		f.Queued = []turn.Queued{{ID: work.ID, Policy: turn.Queue, Cancel: cancelled}}
 		return f
 	}
+	if s.news.Answered {
+		f.Queued = []turn.Queued{{Policy: turn.Answer}}
+	}
 	f.Cancel = cancelled
 	f.DeadlinePassed = s.news.Limited && s.news.Remaining <= 0
 	return f

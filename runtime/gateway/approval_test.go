@@ -94,6 +94,7 @@ func TestCardCanBeAnsweredAfterARestartOnAnotherReplica(t *testing.T) {
 func TestTextWhileACardIsOpenIsTaken(t *testing.T) {
 	for name, policy := range map[string]runtimev1.BusyPolicy{
 		"queue": runtimev1.BusyPolicy_BUSY_POLICY_QUEUE, "interrupt": runtimev1.BusyPolicy_BUSY_POLICY_INTERRUPT,
+		"join": runtimev1.BusyPolicy_BUSY_POLICY_JOIN, "answer": runtimev1.BusyPolicy_BUSY_POLICY_ANSWER,
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, askBeforeExec)
@@ -109,9 +110,11 @@ func TestTextWhileACardIsOpenIsTaken(t *testing.T) {
 				t.Errorf("a submission that wants no queue: %v", err)
 			}
 			second := f.submit(r.acme, session, "say: text", func(s *runtimev1.SubmitRequest) { s.BusyPolicy = policy })
-			want := journalv1.SettledOutcome_SETTLED_OUTCOME_CANCELLED
-			if name == "queue" {
-				want = journalv1.SettledOutcome_SETTLED_OUTCOME_COMPLETED
+			want := journalv1.SettledOutcome_SETTLED_OUTCOME_COMPLETED
+			switch name {
+			case "interrupt":
+				want = journalv1.SettledOutcome_SETTLED_OUTCOME_CANCELLED
+			case "queue":
 				_, err := f.decide(r.acme, card.GetApprovalId(), deny)
 				r.ok(err)
 			}

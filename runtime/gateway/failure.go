@@ -26,7 +26,6 @@ var answers = []struct {
 	{store.ErrBusy, connect.CodeFailedPrecondition, "the %s is at work: wait until it is idle, or use another busy policy"},
 	{store.ErrClosed, connect.CodeFailedPrecondition, "the %s is closed: it takes no more input"},
 	{store.ErrExpired, connect.CodeFailedPrecondition, "the %s has expired"},
-	{store.ErrJoinOff, connect.CodeInvalidArgument, "this server does not let a submission join a running turn (%s): use another busy policy"},
 }
 
 // failed makes an answer of what went wrong with a thing ("session"). What is nobody's business outside is logged, and told

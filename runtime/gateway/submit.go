@@ -34,6 +34,7 @@ var policies = map[runtimev1.BusyPolicy]store.Policy{
 	runtimev1.BusyPolicy_BUSY_POLICY_REJECT:      store.PolicyReject,
 	runtimev1.BusyPolicy_BUSY_POLICY_INTERRUPT:   store.PolicyInterrupt,
 	runtimev1.BusyPolicy_BUSY_POLICY_JOIN:        store.PolicyJoin,
+	runtimev1.BusyPolicy_BUSY_POLICY_ANSWER:      store.PolicyAnswer,
 }
 
 func (s *service) Submit(ctx context.Context, r *connect.Request[runtimev1.SubmitRequest]) (*connect.Response[runtimev1.SubmitResponse], error) {
@@ -65,7 +66,7 @@ func (s *service) Submit(ctx context.Context, r *connect.Request[runtimev1.Submi
 
 // subject is what an error of Submit is about.
 func subject(err error) string {
-	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrJoinOff) {
+	if errors.Is(err, store.ErrConflict) {
 		return "submission"
 	}
 	return "session"

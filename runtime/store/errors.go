@@ -41,8 +41,6 @@ var (
 	ErrClosed = errors.New("store: the session is closed")
 	// ErrExpired says that an approval was decided too late, or that credentials are too old.
 	ErrExpired = errors.New("store: expired")
-	// ErrJoinOff says that Options.Join does not allow PolicyJoin.
-	ErrJoinOff = errors.New("store: joining a running turn is switched off")
 	// ErrNotErasable says that an entry cannot be replaced by a redaction.
 	ErrNotErasable = errors.New("store: the entry says what happened, it holds nobody's words")
 	// ErrClosing says that Close was called.

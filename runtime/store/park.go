@@ -19,6 +19,8 @@ type News struct {
 	Decisions []Approval
 	// Joining are inputs that ask to become part of the running turn (Step.Accept).
 	Joining []Submission
+	// Answered: an input waits that denies the open cards.
+	Answered bool
 	// Limited and Remaining are those of the running submission, counted now.
 	Limited   bool
 	Remaining time.Duration
@@ -42,11 +44,17 @@ func (s *Store) Look(ctx context.Context, c Claim) (News, error) {
 		return News{}, fmt.Errorf("store: look: %w", err)
 	}
 	news.Decisions = each(decided, approvalOf)
-	joining, err := ask(ctx, s.query.Joinable, c.Session)
+	insisting, err := ask(ctx, s.query.Insisting, c.Session)
 	if err != nil {
 		return News{}, fmt.Errorf("store: look: %w", err)
 	}
-	news.Joining = each(joining, func(r statement.JoinableRow) Submission { return submissionOf(r.Submission, 0) })
+	for _, r := range insisting {
+		if r.Submission.Answers {
+			news.Answered = true
+		} else {
+			news.Joining = append(news.Joining, submissionOf(r.Submission, 0))
+		}
+	}
 	return news, nil
 }
 

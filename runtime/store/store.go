@@ -28,8 +28,6 @@ type Options struct {
 	TTL time.Duration
 	// TenantCap is how many sessions of one tenant may run at once; 0 is no limit.
 	TenantCap int
-	// Join allows PolicyJoin.
-	Join bool
 	// Now is this process's clock, for Executor.Trusted only; time.Now.
 	Now func() time.Time
 	// Log gets what nobody waits for; slog.Default().

@@ -45,8 +45,10 @@ const (
 	// PolicyInterrupt cancels everything that came before it.
 	PolicyInterrupt
 	// PolicyJoin becomes part of the running turn at its next boundary, or waits as PolicyQueue does when none
-	// runs. Options.Join must allow it.
+	// runs.
 	PolicyJoin
+	// PolicyAnswer waits as PolicyQueue does, and denies the open cards, so that its turn comes.
+	PolicyAnswer
 )
 
 // Input is a submission to come.
@@ -134,9 +136,6 @@ func orZero[T any](p *T) T {
 // Submit admits an input: when it returns without error, the work will be done whoever dies. Called again with the
 // same key and payload it gives the same submission; with another payload ErrConflict.
 func (s *Store) Submit(ctx context.Context, in Input) (Submission, error) {
-	if in.Policy == PolicyJoin && !s.options.Join {
-		return Submission{}, ErrJoinOff
-	}
 	id := in.ID
 	if id == uuid.Nil {
 		id = NewID()
@@ -192,13 +191,14 @@ func admit(ctx context.Context, q *statement.Queries, id uuid.UUID, in Input) (S
 // wakes says whether there is something to do at once: a parked session goes on waiting for its person when the new
 // input only queues.
 func wakes(policy Policy, session statement.Session, row statement.Submission) bool {
-	return SessionState(session.State) != SessionParked || policy == PolicyInterrupt || row.Joins != nil
+	return SessionState(session.State) != SessionParked || policy == PolicyInterrupt || row.Joins != nil || row.Answers
 }
 
 func insert(ctx context.Context, q *statement.Queries, id uuid.UUID, in Input, sum []byte) (statement.Submission, error) {
 	var none statement.Submission
 	arg := statement.InsertSubmissionParams{
 		ID: id, TenantID: in.Tenant, SessionID: in.Session, IdemKey: in.Key, PayloadSha: sum, Payload: nonNil(in.Payload),
+		Answers: in.Policy == PolicyAnswer,
 	}
 	if in.TimeLimit > 0 {
 		ms := in.TimeLimit.Milliseconds()

@@ -219,8 +219,10 @@ const (
 	BusyPolicy_BUSY_POLICY_REJECT BusyPolicy = 2
 	// Cancels everything before it.
 	BusyPolicy_BUSY_POLICY_INTERRUPT BusyPolicy = 3
-	// Becomes part of the running turn at its next boundary, where the server allows it.
+	// Becomes part of the running turn from its next model call on, and ends with it. Open cards are denied.
 	BusyPolicy_BUSY_POLICY_JOIN BusyPolicy = 4
+	// As QUEUE, and open cards are denied: who sends a text instead of a decision is not kept waiting for one.
+	BusyPolicy_BUSY_POLICY_ANSWER BusyPolicy = 5
 )
 
 // Enum value maps for BusyPolicy.
@@ -231,6 +233,7 @@ var (
 		2: "BUSY_POLICY_REJECT",
 		3: "BUSY_POLICY_INTERRUPT",
 		4: "BUSY_POLICY_JOIN",
+		5: "BUSY_POLICY_ANSWER",
 	}
 	BusyPolicy_value = map[string]int32{
 		"BUSY_POLICY_UNSPECIFIED": 0,
@@ -238,6 +241,7 @@ var (
 		"BUSY_POLICY_REJECT":      2,
 		"BUSY_POLICY_INTERRUPT":   3,
 		"BUSY_POLICY_JOIN":        4,
+		"BUSY_POLICY_ANSWER":      5,
 	}
 )
 
@@ -2977,14 +2981,15 @@ const file_flyfleet_runtime_v1_runtime_proto_rawDesc = "" +
 	"\x17APPROVAL_STATE_APPROVED\x10\x02\x12\x19\n" +
 	"\x15APPROVAL_STATE_DENIED\x10\x03\x12\x1a\n" +
 	"\x16APPROVAL_STATE_EXPIRED\x10\x04\x12\x1c\n" +
-	"\x18APPROVAL_STATE_CANCELLED\x10\x05*\x89\x01\n" +
+	"\x18APPROVAL_STATE_CANCELLED\x10\x05*\xa1\x01\n" +
 	"\n" +
 	"BusyPolicy\x12\x1b\n" +
 	"\x17BUSY_POLICY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11BUSY_POLICY_QUEUE\x10\x01\x12\x16\n" +
 	"\x12BUSY_POLICY_REJECT\x10\x02\x12\x19\n" +
 	"\x15BUSY_POLICY_INTERRUPT\x10\x03\x12\x14\n" +
-	"\x10BUSY_POLICY_JOIN\x10\x04*a\n" +
+	"\x10BUSY_POLICY_JOIN\x10\x04\x12\x16\n" +
+	"\x12BUSY_POLICY_ANSWER\x10\x05*a\n" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +

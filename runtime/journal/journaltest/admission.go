@@ -129,11 +129,40 @@ var admissionCases = []testCase{
 			w.Errorf("next is %+v, want the interrupting one", t.claim.Submission)
 		}
 	}},
-	{name: "join is off unless allowed", run: func(w *world) {
-		_, err := w.Submit(w.Context(), store.Input{Tenant: tenant, Session: w.session(), Key: "j", Policy: store.PolicyJoin})
-		w.is(err, store.ErrJoinOff)
+	{name: "an answer wakes a session that waits for a person, and is not parked over", run: func(w *world) {
+		t := w.begin()
+		t.call("c1", opaque)
+		t.card("c1", time.Hour)
+		if !t.park() {
+			w.Fatal("not parked")
+		}
+		queued, err := w.Submit(w.Context(), store.Input{Tenant: tenant, Session: t.id, Key: "q"})
+		w.ok(err)
+		if now, err := w.Session(w.Context(), tenant, t.id); err != nil || now.State != store.SessionParked {
+			w.Errorf("a queued one made it %s, %v", now.State, err)
+		}
+		answer, err := w.Submit(w.Context(), store.Input{Tenant: tenant, Session: t.id, Key: "a", Policy: store.PolicyAnswer})
+		w.ok(err)
+		t.claim = w.claimOne(w, w.executor(), t.id)
+		news, err := w.Look(w.Context(), t.claim)
+		if w.ok(err); !news.Answered || len(news.Joining) != 0 {
+			w.Fatalf("news are %+v", news)
+		}
+		if t.park() {
+			w.Fatal("parked over an answer")
+		}
+		w.ok(w.Cancel(w.Context(), tenant, answer.ID))
+		if news, err := w.Look(w.Context(), t.claim); err != nil || news.Answered {
+			w.Errorf("a cancelled one answers: %+v, %v", news, err)
+		}
+		if !t.park() {
+			w.Error("not parked over a cancelled answer")
+		}
+		if queued.Ordinal >= answer.Ordinal {
+			w.Error("the answer overtook")
+		}
 	}},
-	{name: "join becomes part of the running turn", options: store.Options{Join: true}, run: func(w *world) {
+	{name: "join becomes part of the running turn", run: func(w *world) {
 		t := w.begin()
 		joining, err := w.Submit(w.Context(), store.Input{Tenant: tenant, Session: t.id, Key: "j", Policy: store.PolicyJoin})
 		w.ok(err)

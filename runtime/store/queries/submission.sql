@@ -17,10 +17,10 @@ SELECT id FROM submissions WHERE session_id = @session_id AND state <> 5 ORDER B
 SELECT id FROM submissions WHERE session_id = @session_id AND state = 2 AND cancel_at IS NULL;
 
 -- name: InsertSubmission :one
-INSERT INTO submissions (id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, joins, time_limit_ms, traceparent)
+INSERT INTO submissions (id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, joins, time_limit_ms, traceparent, answers)
 VALUES (@id, @tenant_id, @session_id, @idem_key, @payload_sha, @payload,
   1 + (SELECT coalesce(max(s.ordinal), 0) FROM submissions s WHERE s.session_id = @session_id),
-  sqlc.narg(joins), sqlc.narg(time_limit_ms), sqlc.narg(traceparent))
+  sqlc.narg(joins), sqlc.narg(time_limit_ms), sqlc.narg(traceparent), @answers)
 RETURNING *;
 
 -- name: InsertCredentials :exec
@@ -62,10 +62,11 @@ WHERE id IN (
 SELECT sqlc.embed(submissions), coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
 FROM submissions WHERE session_id = ANY(@sessions::uuid[]) AND state IN (2, 4);
 
--- name: Joinable :many
+-- name: Insisting :many
+-- Those that do not only wait: they join what runs, or answer its cards.
 SELECT sqlc.embed(submissions), 0::bigint AS remaining_ms FROM submissions
 WHERE submissions.session_id = @session_id AND submissions.state = 1 AND submissions.cancel_at IS NULL
-  AND submissions.joins = (SELECT r.id FROM submissions r WHERE r.session_id = @session_id AND r.state = 2)
+  AND (submissions.answers OR submissions.joins = (SELECT r.id FROM submissions r WHERE r.session_id = @session_id AND r.state = 2))
 ORDER BY submissions.ordinal;
 
 -- name: SubmissionCredentials :one

@@ -491,7 +491,7 @@ WHERE s.id = $1 AND s.owner = $2::uuid AND s.fence = $3
   AND NOT EXISTS (SELECT 1 FROM callbacks c WHERE c.session_id = s.id AND c.state = 1)
   AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.state IN (2, 4) AND (r.cancel_at IS NOT NULL OR r.state = 4))
   AND NOT EXISTS (SELECT 1 FROM submissions q WHERE q.session_id = s.id AND q.state = 1 AND q.cancel_at IS NULL
-    AND q.joins = (SELECT r.id FROM submissions r WHERE r.session_id = s.id AND r.state = 2))
+    AND (q.answers OR q.joins = (SELECT r.id FROM submissions r WHERE r.session_id = s.id AND r.state = 2)))
   AND (EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.state IN (2, 4))
     OR NOT EXISTS (SELECT 1 FROM submissions q WHERE q.session_id = s.id AND q.state = 1))
 RETURNING s.state

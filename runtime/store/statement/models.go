@@ -119,4 +119,5 @@ type Submission struct {
 	CreatedAt   time.Time
 	SettledAt   *time.Time
 	Traceparent *string
+	Answers     bool
 }

@@ -70,7 +70,7 @@ func (q *Queries) CountAttempts(ctx context.Context, sessions []uuid.UUID) error
 }
 
 const GetSubmission = `-- name: GetSubmission :one
-SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
+SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, submissions.answers, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
 FROM submissions WHERE id = $1 AND tenant_id = $2
 `
 
@@ -108,6 +108,7 @@ func (q *Queries) GetSubmission(ctx context.Context, arg GetSubmissionParams) (G
 		&i.Submission.CreatedAt,
 		&i.Submission.SettledAt,
 		&i.Submission.Traceparent,
+		&i.Submission.Answers,
 		&i.RemainingMs,
 	)
 	return i, err
@@ -136,11 +137,11 @@ func (q *Queries) InsertCredentials(ctx context.Context, arg InsertCredentialsPa
 }
 
 const InsertSubmission = `-- name: InsertSubmission :one
-INSERT INTO submissions (id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, joins, time_limit_ms, traceparent)
+INSERT INTO submissions (id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, joins, time_limit_ms, traceparent, answers)
 VALUES ($1, $2, $3, $4, $5, $6,
   1 + (SELECT coalesce(max(s.ordinal), 0) FROM submissions s WHERE s.session_id = $3),
-  $7, $8, $9)
-RETURNING id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, state, joins, time_limit_ms, deadline_at, cancel_at, attempts, terminal, input_seq, settled_seq, outcome, created_at, settled_at, traceparent
+  $7, $8, $9, $10)
+RETURNING id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, state, joins, time_limit_ms, deadline_at, cancel_at, attempts, terminal, input_seq, settled_seq, outcome, created_at, settled_at, traceparent, answers
 `
 
 type InsertSubmissionParams struct {
@@ -153,6 +154,7 @@ type InsertSubmissionParams struct {
 	Joins       *uuid.UUID
 	TimeLimitMs *int64
 	Traceparent *string
+	Answers     bool
 }
 
 func (q *Queries) InsertSubmission(ctx context.Context, arg InsertSubmissionParams) (Submission, error) {
@@ -166,6 +168,7 @@ func (q *Queries) InsertSubmission(ctx context.Context, arg InsertSubmissionPara
 		arg.Joins,
 		arg.TimeLimitMs,
 		arg.Traceparent,
+		arg.Answers,
 	)
 	var i Submission
 	err := row.Scan(
@@ -189,31 +192,33 @@ func (q *Queries) InsertSubmission(ctx context.Context, arg InsertSubmissionPara
 		&i.CreatedAt,
 		&i.SettledAt,
 		&i.Traceparent,
+		&i.Answers,
 	)
 	return i, err
 }
 
-const Joinable = `-- name: Joinable :many
-SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, 0::bigint AS remaining_ms FROM submissions
+const Insisting = `-- name: Insisting :many
+SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, submissions.answers, 0::bigint AS remaining_ms FROM submissions
 WHERE submissions.session_id = $1 AND submissions.state = 1 AND submissions.cancel_at IS NULL
-  AND submissions.joins = (SELECT r.id FROM submissions r WHERE r.session_id = $1 AND r.state = 2)
+  AND (submissions.answers OR submissions.joins = (SELECT r.id FROM submissions r WHERE r.session_id = $1 AND r.state = 2))
 ORDER BY submissions.ordinal
 `
 
-type JoinableRow struct {
+type InsistingRow struct {
 	Submission  Submission
 	RemainingMs int64
 }
 
-func (q *Queries) Joinable(ctx context.Context, sessionID uuid.UUID) ([]JoinableRow, error) {
-	rows, err := q.db.Query(ctx, Joinable, sessionID)
+// Those that do not only wait: they join what runs, or answer its cards.
+func (q *Queries) Insisting(ctx context.Context, sessionID uuid.UUID) ([]InsistingRow, error) {
+	rows, err := q.db.Query(ctx, Insisting, sessionID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []JoinableRow
+	var items []InsistingRow
 	for rows.Next() {
-		var i JoinableRow
+		var i InsistingRow
 		if err := rows.Scan(
 			&i.Submission.ID,
 			&i.Submission.TenantID,
@@ -235,6 +240,7 @@ func (q *Queries) Joinable(ctx context.Context, sessionID uuid.UUID) ([]Joinable
 			&i.Submission.CreatedAt,
 			&i.Submission.SettledAt,
 			&i.Submission.Traceparent,
+			&i.Submission.Answers,
 			&i.RemainingMs,
 		); err != nil {
 			return nil, err
@@ -259,7 +265,7 @@ func (q *Queries) JoinableSubmission(ctx context.Context, sessionID uuid.UUID) (
 }
 
 const ListSubmissions = `-- name: ListSubmissions :many
-SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
+SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, submissions.answers, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
 FROM submissions WHERE session_id = $1 AND tenant_id = $2 AND ordinal > $3 ORDER BY ordinal LIMIT $4
 `
 
@@ -310,6 +316,7 @@ func (q *Queries) ListSubmissions(ctx context.Context, arg ListSubmissionsParams
 			&i.Submission.CreatedAt,
 			&i.Submission.SettledAt,
 			&i.Submission.Traceparent,
+			&i.Submission.Answers,
 			&i.RemainingMs,
 		); err != nil {
 			return nil, err
@@ -335,7 +342,7 @@ func (q *Queries) OpenSubmission(ctx context.Context, sessionID uuid.UUID) (uuid
 }
 
 const OpenSubmissions = `-- name: OpenSubmissions :many
-SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
+SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, submissions.answers, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
 FROM submissions WHERE session_id = $1 AND tenant_id = $2 AND state <> 5 ORDER BY ordinal LIMIT $3
 `
 
@@ -380,6 +387,7 @@ func (q *Queries) OpenSubmissions(ctx context.Context, arg OpenSubmissionsParams
 			&i.Submission.CreatedAt,
 			&i.Submission.SettledAt,
 			&i.Submission.Traceparent,
+			&i.Submission.Answers,
 			&i.RemainingMs,
 		); err != nil {
 			return nil, err
@@ -393,7 +401,7 @@ func (q *Queries) OpenSubmissions(ctx context.Context, arg OpenSubmissionsParams
 }
 
 const RunningSubmissions = `-- name: RunningSubmissions :many
-SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
+SELECT submissions.id, submissions.tenant_id, submissions.session_id, submissions.idem_key, submissions.payload_sha, submissions.payload, submissions.ordinal, submissions.state, submissions.joins, submissions.time_limit_ms, submissions.deadline_at, submissions.cancel_at, submissions.attempts, submissions.terminal, submissions.input_seq, submissions.settled_seq, submissions.outcome, submissions.created_at, submissions.settled_at, submissions.traceparent, submissions.answers, coalesce(extract(epoch FROM deadline_at - clock_timestamp()) * 1000, 0)::bigint AS remaining_ms
 FROM submissions WHERE session_id = ANY($1::uuid[]) AND state IN (2, 4)
 `
 
@@ -432,6 +440,7 @@ func (q *Queries) RunningSubmissions(ctx context.Context, sessions []uuid.UUID) 
 			&i.Submission.CreatedAt,
 			&i.Submission.SettledAt,
 			&i.Submission.Traceparent,
+			&i.Submission.Answers,
 			&i.RemainingMs,
 		); err != nil {
 			return nil, err
@@ -462,7 +471,7 @@ func (q *Queries) ShiftDeadlines(ctx context.Context, arg ShiftDeadlinesParams) 
 }
 
 const SubmissionByKey = `-- name: SubmissionByKey :one
-SELECT id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, state, joins, time_limit_ms, deadline_at, cancel_at, attempts, terminal, input_seq, settled_seq, outcome, created_at, settled_at, traceparent FROM submissions WHERE session_id = $1 AND idem_key = $2
+SELECT id, tenant_id, session_id, idem_key, payload_sha, payload, ordinal, state, joins, time_limit_ms, deadline_at, cancel_at, attempts, terminal, input_seq, settled_seq, outcome, created_at, settled_at, traceparent, answers FROM submissions WHERE session_id = $1 AND idem_key = $2
 `
 
 type SubmissionByKeyParams struct {
@@ -494,6 +503,7 @@ func (q *Queries) SubmissionByKey(ctx context.Context, arg SubmissionByKeyParams
 		&i.CreatedAt,
 		&i.SettledAt,
 		&i.Traceparent,
+		&i.Answers,
 	)
 	return i, err
 }
