@@ -27,8 +27,10 @@ type replica struct {
 	t             *testing.T
 	api           runtimev1connect.RuntimeServiceClient
 	key, database string
-	log           *logLines
-	stop          func()
+	// address it listens on.
+	address string
+	log     *logLines
+	stop    func()
 }
 
 // startReplica runs one that works on this computer and sends spans to the endpoint, if there is one.
@@ -56,6 +58,7 @@ func startReplicaOn(t *testing.T, database, endpoint string, change func(*Config
 	}
 	secrets := Secrets{
 		DatabaseURL: r.database, SealingKeys: "k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+		TokenKeys:        "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
 		CollectorHeaders: []string{os.Getenv("OTEL_EXPORTER_OTLP_HEADERS")},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -89,6 +92,7 @@ func startReplicaOn(t *testing.T, database, endpoint string, change func(*Config
 		t.Fatal(err)
 	}
 	r.api = runtimev1connect.NewRuntimeServiceClient(&http.Client{Transport: apikey.Transport{RoundTripper: http.DefaultTransport, Key: r.key}}, "http://"+address.Address)
+	r.address = address.Address
 	return r
 }
 

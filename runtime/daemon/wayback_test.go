@@ -2,11 +2,98 @@ package daemon
 
 import (
 	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/gateway/runtimev1"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
+
+// TestMain lets the test's own program be what a command runs.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "call-back" {
+		callBack(os.Stdout, os.Args[2])
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// callBack asks for a path and prints the answer.
+func callBack(out io.Writer, path string) {
+	req, err := http.NewRequest(http.MethodPost, os.Getenv("FLYFLEET_PROXY_URL")+path, strings.NewReader("hello"))
+	if err != nil {
+		fmt.Fprintln(out, err)
+		return
+	}
+	req.Header.Set("Authorization", "Bearer "+os.Getenv("FLYFLEET_PROXY_TOKEN"))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		fmt.Fprintln(out, err)
+		return
+	}
+	defer resp.Body.Close()
+	said, _ := io.ReadAll(resp.Body)
+	fmt.Fprintf(out, "answer: %d %s\n", resp.StatusCode, said)
+}
+
+// A replica that is configured so lets its commands call back, after a person's yes.
+func TestReplicaServesTheWayBack(t *testing.T) {
+	var got atomic.Value
+	crm := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got.Store(r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization"))
+		fmt.Fprint(w, "made")
+	}))
+	defer crm.Close()
+	var target atomic.Pointer[url.URL]
+	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target.Load()) }})
+	defer front.Close()
+	file := filepath.Join(t.TempDir(), "upstreams.json")
+	if err := os.WriteFile(file, fmt.Appendf(nil,
+		`{"upstreams": {"crm": {"url": %q, "credential": {"name": "crm", "header": "Authorization", "template": "Bearer {credential}"}}}}`, crm.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := startReplica(t, "", func(c *Config) { c.Upstreams, c.CallbackURL = file, front.URL })
+	target.Store(&url.URL{Scheme: "http", Host: r.address})
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := r.session()
+	made, err := r.api.Submit(t.Context(), connect.NewRequest(&runtimev1.SubmitRequest{
+		SessionId: session, IdempotencyKey: store.NewID().String(), Credentials: map[string]string{"crm": "tenant-credential-1357"},
+		Parts: []*runtimev1.InputPart{{Part: &runtimev1.InputPart_Text{Text: "run: " + self + " call-back /crm/contacts\nsay: {{result}}"}}},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.approve(session)
+	r.settled(made.Msg.GetSubmission().GetSubmissionId())
+	if asked := got.Load(); asked != "POST /contacts Bearer tenant-credential-1357" {
+		t.Errorf("the upstream got %v", asked)
+	}
+	entries, err := r.api.ListEntries(t.Context(), connect.NewRequest(&runtimev1.ListEntriesRequest{SessionId: session}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := ""
+	for _, e := range entries.Msg.GetEntries() {
+		told += string(e.GetBody().GetToolResult().GetContent()) + "\n"
+	}
+	if !strings.Contains(told, "answer: 200 made") || strings.Contains(told+r.log.String(), "tenant-credential-1357") {
+		t.Errorf("the results are %s", told)
+	}
+}
 
 // What is missing or wrong is said before anything runs, and no key with it.
 func TestWayBackSaysWhatIsMissing(t *testing.T) {
