@@ -13,7 +13,10 @@ import (
 // could not read back is refused.
 func Marshal(body *journalv1.Body) (Kind, []byte, error) {
 	kind := KindOf(body)
-	if err := check(kind, body); err != nil {
+	if kind == 0 {
+		return 0, nil, check(kind, body)
+	}
+	if err := known(kind, body.ProtoReflect()); err != nil {
 		return 0, nil, err
 	}
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(body)
@@ -57,12 +60,19 @@ func check(kind Kind, body *journalv1.Body) error {
 func known(kind Kind, message protoreflect.Message) error {
 	oneofs := message.Descriptor().Oneofs()
 	for i := range oneofs.Len() {
-		if message.WhichOneof(oneofs.Get(i)) == nil {
+		chosen := message.WhichOneof(oneofs.Get(i))
+		if chosen == nil {
 			return &UnknownError{Kind: kind, What: fmt.Sprintf("no known alternative of %s", oneofs.Get(i).FullName())}
+		}
+		if err := knownField(kind, message, chosen); err != nil {
+			return err
 		}
 	}
 	fields := message.Descriptor().Fields()
 	for i := range fields.Len() {
+		if fields.Get(i).ContainingOneof() != nil {
+			continue
+		}
 		if err := knownField(kind, message, fields.Get(i)); err != nil {
 			return err
 		}
