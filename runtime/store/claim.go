@@ -32,10 +32,11 @@ type Claim struct {
 	Attempts int
 
 	executor *Executor
+	tip      *tip
 }
 
 func newClaim(session uuid.UUID, tenant, agent string, fence int64) Claim {
-	return Claim{Session: session, Tenant: tenant, Agent: agent, Fence: fence}
+	return Claim{Session: session, Tenant: tenant, Agent: agent, Fence: fence, tip: new(tip)}
 }
 
 func (c Claim) tookOver() Claim {

@@ -182,8 +182,12 @@ func (s *Store) commitAlone(ctx context.Context, c Claim, step Step, rows []row)
 	if err != nil {
 		return done, err
 	}
+	at := s.life.Load()
 	if err := s.pool.SendBatch(ctx, &r.batch).Close(); err != nil {
 		return Committed{}, err
+	}
+	if len(rows) > 0 {
+		c.tip.set(step.seq(len(rows)-1), at)
 	}
 	return done, nil
 }

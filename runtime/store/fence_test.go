@@ -82,18 +82,26 @@ func TestFenceStorm(t *testing.T) {
 
 // The same, with the moment held still: an append has checked its fence and is not committed; the takeover must wait.
 func TestTakeoverWaitsForAnAppendUnderWay(t *testing.T) {
-	for name, write := range map[string]func(*turn, context.Context) error{
-		"one entry":   func(u *turn, ctx context.Context) error { return u.append(ctx, "mine") },
-		"two entries": (*turn).appendTwo,
-		"with rows":   func(u *turn, ctx context.Context) error { return u.intend(ctx, "c1") },
+	one := func(u *turn, ctx context.Context) error { return u.append(ctx, "mine") }
+	for name, steps := range map[string][]func(*turn, context.Context) error{
+		"one entry":               {one},
+		"one entry after another": {one, one}, // by a statement of its own
+		"two entries":             {(*turn).appendTwo},
+		"with rows":               {func(u *turn, ctx context.Context) error { return u.intend(ctx, "c1") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := fresh(t)
 			u := begin(t, db.open(t, store.Options{}))
+			last := len(steps) - 1
+			for _, before := range steps[:last] {
+				if err := before(u, t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
 			// A row with the append's key, not committed: the append gets as far as its insert.
-			release := hold(t, db, fmt.Sprintf("INSERT INTO journal (session_id, seq, fence, kind, body) VALUES ('%s', 2, 0, 6, '')", u.claim.Session))
+			release := hold(t, db, fmt.Sprintf("INSERT INTO journal (session_id, seq, fence, kind, body) VALUES ('%s', %d, 0, 6, '')", u.claim.Session, u.last+1))
 			done := make(chan error, 1)
-			go func() { done <- write(u, t.Context()) }()
+			go func() { done <- steps[last](u, t.Context()) }()
 			eventually(t, "the append waits for the key", func() bool { return waiting(t, db) == 1 })
 			db.with(t, func(ctx context.Context, conn *pgx.Conn) error {
 				_, err := conn.Exec(ctx, "SELECT 1 FROM sessions WHERE id = $1 FOR NO KEY UPDATE NOWAIT", u.claim.Session)
@@ -110,9 +118,43 @@ func TestTakeoverWaitsForAnAppendUnderWay(t *testing.T) {
 	}
 }
 
+// An owner that has remembered its last entry is refused as soon as there is another, whatever it writes.
+func TestOldOwnerIsRefused(t *testing.T) {
+	for name, write := range map[string]func(*turn, context.Context) error{
+		"one entry":   func(u *turn, ctx context.Context) error { return u.append(ctx, "late") },
+		"two entries": (*turn).appendTwo,
+		"with rows":   func(u *turn, ctx context.Context) error { return u.intend(ctx, "c1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := fresh(t)
+			s := db.open(t, store.Options{Conns: 1, Writers: 1}) // a further connection would make it forget
+			u := begin(t, s)
+			for range 2 {
+				if err := u.append(t.Context(), "mine"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e, err := s.Register(t.Context(), "here", "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.with(t, func(ctx context.Context, conn *pgx.Conn) error {
+				_, err := steal(ctx, conn, s, e, u.claim.Session)
+				return err
+			})
+			if err := write(u, t.Context()); !fenced(err) {
+				t.Errorf("the old owner's step: %v, want ErrFenced", err)
+			}
+			if got := texts(t, s, u.claim.Session); len(got) != 2 {
+				t.Errorf("the session has %q", got)
+			}
+		})
+	}
+}
+
 // steal makes the executor the owner without asking whether the owner before is dead, as a takeover does in the end.
 func steal(ctx context.Context, conn *pgx.Conn, s *store.Store, e *store.Executor, session uuid.UUID) (*turn, error) {
-	u := &turn{store: s, claim: store.Claim{Session: session, Tenant: tenant, Executor: e.ID}}
+	u := &turn{store: s, claim: store.Claim{Session: session, Tenant: tenant, Executor: e.ID}.Remembering()}
 	if err := conn.QueryRow(ctx, "UPDATE sessions SET owner = $1, fence = fence + 1, state = 3 WHERE id = $2 RETURNING fence", e.ID, session).
 		Scan(&u.claim.Fence); err != nil {
 		return nil, err
@@ -158,11 +200,18 @@ func TestBusyDeadOwnerIsTakenOver(t *testing.T) {
 }
 
 // waiting is how many connections of stores wait for a lock.
-func waiting(t testing.TB, db database) (n int) {
+func waiting(t testing.TB, db database) int {
+	t.Helper()
+	return waitingIn(t, db, "%")
+}
+
+// waitingIn counts those that wait in one statement.
+func waitingIn(t testing.TB, db database, statement string) (n int) {
 	t.Helper()
 	db.with(t, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name = 'flyfleet-runtime' AND wait_event_type = 'Lock'`).Scan(&n)
+			WHERE datname = current_database() AND application_name = 'flyfleet-runtime' AND wait_event_type = 'Lock'
+				AND query LIKE '-- name: ' || $1 || ' :%'`, statement).Scan(&n)
 	})
 	return n
 }

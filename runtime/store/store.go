@@ -63,6 +63,7 @@ type Store struct {
 	query   *statement.Queries
 	// writing is apart from pool, so that appends never wait behind readers.
 	writing  *pgxpool.Pool
+	life     *life
 	writer   *writer
 	output   *output
 	notifier *Notifier
@@ -73,20 +74,21 @@ type Store struct {
 // Open connects to a database that Migrate has prepared. Close the store when done.
 func Open(ctx context.Context, options Options) (*Store, error) {
 	options = options.withDefaults()
-	pool, err := connect(ctx, options.URL, options.Conns)
+	made := new(life)
+	pool, err := connect(ctx, made, options.URL, options.Conns)
 	if err != nil {
 		return nil, err
 	}
 	// A plan for any arrays: planning for each takes longer than the insert.
-	writing, err := connect(ctx, options.URL, options.Writers+options.OutputLanes, "plan_cache_mode", "force_generic_plan")
+	writing, err := connect(ctx, made, options.URL, options.Writers+options.OutputLanes, "plan_cache_mode", "force_generic_plan")
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	s := &Store{options: options, pool: pool, query: statement.New(pool), writing: writing}
+	s := &Store{options: options, pool: pool, query: statement.New(pool), writing: writing, life: made}
 	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.stop = stop
-	s.writer = newWriter(writing)
+	s.writer = newWriter(writing, made, options.Writers)
 	s.output = newOutput(writing, options.OutputLanes)
 	s.notifier = newNotifier(pool, options.Log)
 	for range options.Writers {
@@ -113,15 +115,18 @@ func (s *Store) Notifier() *Notifier { return s.notifier }
 // Ping asks the database whether it answers.
 func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 
-// connect opens a pool; settings are names and values for its connections.
-func connect(ctx context.Context, url string, conns int, settings ...string) (*pgxpool.Pool, error) {
+// connect opens a pool whose connections are counted; settings are names and values for its connections.
+func connect(ctx context.Context, made *life, url string, conns int, settings ...string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("store: database URL: %w", err)
 	}
 	config.MaxConns = int32(conns)
 	config.MaxConnLifetime = time.Hour
-	config.AfterConnect = binaryUUIDs
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		made.Add(1)
+		return binaryUUIDs(ctx, conn)
+	}
 	parameters(config.ConnConfig)
 	for i := 0; i+1 < len(settings); i += 2 {
 		config.ConnConfig.RuntimeParams[settings[i]] = settings[i+1]

@@ -2,10 +2,15 @@ package store_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
@@ -55,26 +60,110 @@ func TestPoisonedRowHarmsNoNeighbour(t *testing.T) {
 	}
 }
 
-// Somebody holds one session's row; the appends of the others do not wait behind it.
+// Somebody holds one session's row; the appends of the others do not wait behind it, and neither does the writer: the step
+// waits in a transaction of its own.
 func TestLockedSessionHoldsUpNoNeighbour(t *testing.T) {
+	for name, before := range map[string]int{"first entry": 0, "one entry after another": 1} {
+		t.Run(name, func(t *testing.T) {
+			db := fresh(t)
+			s := db.open(t, store.Options{Writers: 1})
+			locked, free := begin(t, s), begin(t, s)
+			for range before {
+				if err := locked.append(t.Context(), "early"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			release := hold(t, db, "SELECT 1 FROM sessions WHERE id = '"+locked.claim.Session.String()+"' FOR UPDATE")
+			done := make(chan error, 1)
+			go func() { done <- locked.append(t.Context(), "late") }()
+			eventually(t, "the append waits for the lock, alone", func() bool { return waitingIn(t, db, "Hold") == 1 })
+			for range 5 {
+				if err := free.append(t.Context(), "free"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			release()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if got := texts(t, s, locked.claim.Session); len(got) != 1+before {
+				t.Errorf("the locked session has %q", got)
+			}
+		})
+	}
+}
+
+// Steps of many sessions, of one entry and of several, go into one insert, and each entry is there as it was.
+func TestStepsThatShareAnInsertArriveAsTheyWere(t *testing.T) {
 	db := fresh(t)
 	s := db.open(t, store.Options{Writers: 1})
-	locked, free := begin(t, s), begin(t, s)
-	release := hold(t, db, "SELECT 1 FROM sessions WHERE id = '"+locked.claim.Session.String()+"' FOR UPDATE")
-	done := make(chan error, 1)
-	go func() { done <- locked.append(t.Context(), "late") }()
-	eventually(t, "the append waits for the lock", func() bool { return waiting(t, db) == 1 })
-	for range 5 {
-		if err := free.append(t.Context(), "free"); err != nil {
-			t.Fatal(err)
+	turns := make([]*turn, 12)
+	for i := range turns {
+		turns[i] = begin(t, s)
+		if i%3 == 0 { // those remember their last entry, the others have none yet
+			if err := turns[i].append(t.Context(), "before"); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	release()
-	if err := <-done; err != nil {
-		t.Error(err)
+	first := begin(t, s)
+	release := hold(t, db, "LOCK TABLE journal IN ACCESS EXCLUSIVE MODE")
+	committed := make([]store.Committed, len(turns))
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		if err := first.append(t.Context(), "fills the writer's hands"); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "the writer waits for the lock", func() bool { return waiting(t, db) == 1 })
+	for i, u := range turns {
+		wait.Go(func() {
+			step := store.Step{After: u.last}
+			for n := range 1 + i%4 {
+				step.Entries = append(step.Entries,
+					journal.Entry{Submission: u.claim.Submission.ID, Body: delta(fmt.Sprint("text ", i, n))},
+					journal.Entry{Body: &journalv1.Body{Body: &journalv1.Body_ToolStarted{ToolStarted: &journalv1.ToolStarted{CallId: fmt.Sprint("call ", n)}}}})
+			}
+			var err error
+			if committed[i], err = s.Commit(t.Context(), u.claim, step); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	if got := texts(t, s, locked.claim.Session); len(got) != 1 {
-		t.Errorf("the locked session has %q", got)
+	eventually(t, "all steps wait", func() bool { return s.StepsQueued() == len(turns) })
+	release()
+	wait.Wait()
+	for i, u := range turns {
+		there, err := s.Load(t.Context(), tenant, u.claim.Session, u.last, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(there, committed[i].Entries, protocmp.Transform()); diff != "" || len(there) != 2*(1+i%4) {
+			t.Errorf("session %d has %d entries; what is there and what Commit gave differ (-there +given):\n%s", i, len(there), diff)
+		}
+	}
+}
+
+// What an owner has seen committed may be gone when another server answers: it looks again whether its last entry is there.
+func TestEntryThatTheServerLostIsMissed(t *testing.T) {
+	for name, next := range map[string]func(*turn, context.Context) error{
+		"one entry":   func(u *turn, ctx context.Context) error { return u.append(ctx, "after the loss") },
+		"two entries": (*turn).appendTwo,
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := fresh(t)
+			u := begin(t, db.open(t, store.Options{TTL: time.Hour}))
+			for range 3 {
+				if err := u.append(t.Context(), "x"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			db.exec(t, fmt.Sprintf("DELETE FROM journal WHERE session_id = '%s' AND seq = %d", u.claim.Session, u.last))
+			db.exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'flyfleet-runtime'")
+			if err := next(u, t.Context()); !errors.Is(err, store.ErrGap) {
+				t.Errorf("the next step: %v, want ErrGap", err)
+			}
+		})
 	}
 }
 

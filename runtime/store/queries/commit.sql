@@ -1,35 +1,32 @@
 -- name: Append :many
 -- Steps of many sessions in one statement. A step goes in when its owner still is the owner, under FOR SHARE: a weaker
 -- lock does not conflict with the takeover's UPDATE, and then a stale owner writes after the new one has read. Steps
--- of rows that somebody holds are skipped and tried again alone, so that nobody waits for a neighbour's lock.
+-- of rows that somebody holds are skipped and tried again alone, so that nobody waits for a neighbour's lock. afters is
+-- NULL where the owner itself has committed the entry before: the look-up would cost a quarter of the statement.
 WITH own AS (
   SELECT st.step FROM (
     SELECT unnest(@steps::integer[]) AS step, unnest(@sessions::uuid[]) AS id, unnest(@owners::uuid[]) AS owner,
       unnest(@fences::bigint[]) AS fence, unnest(@afters::bigint[]) AS after
   ) st JOIN sessions s ON s.id = st.id AND s.owner = st.owner AND s.fence = st.fence
-  WHERE st.after = s.base_seq OR EXISTS (SELECT 1 FROM journal j WHERE j.session_id = st.id AND j.seq = st.after)
+  WHERE st.after IS NULL OR st.after = s.base_seq OR EXISTS (SELECT 1 FROM journal j WHERE j.session_id = st.id AND j.seq = st.after)
   FOR SHARE OF s SKIP LOCKED
-)
-INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body, blob_sha)
-SELECT e.session_id, e.seq, e.fence, e.kind, nullif(e.submission_id, '00000000-0000-0000-0000-000000000000'), nullif(e.call_id, ''), e.body, nullif(e.blob_sha, '')
-FROM (
+), e AS NOT MATERIALIZED (
   SELECT unnest(@step::integer[]) AS step, unnest(@entry_sessions::uuid[]) AS session_id, unnest(@seqs::bigint[]) AS seq,
     unnest(@entry_fences::bigint[]) AS fence, unnest(@kinds::smallint[]) AS kind, unnest(@submissions::uuid[]) AS submission_id,
-    unnest(@calls::text[]) AS call_id, unnest(@bodies::bytea[]) AS body, unnest(@blobs::bytea[]) AS blob_sha
-) e
+    unnest(@calls::text[]) AS call_id, unnest(@bodies::bytea[]) AS body
+)
+INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body)
+SELECT e.session_id, e.seq, e.fence, e.kind, e.submission_id, e.call_id, e.body FROM e
 -- IS TRUE keeps this a look-up by hash: as a join, whose size no plan for all arrays can know, it would be a loop in a loop.
 WHERE (e.step IN (SELECT own.step FROM own)) IS TRUE
 RETURNING session_id, seq, at;
 
 -- name: AppendOne :many
--- Append for one step of one entry, which is what a session alone has: no arrays to unpack.
-WITH own AS (
-  SELECT s.id FROM sessions s WHERE s.id = @session_id::uuid AND s.owner = @owner::uuid AND s.fence = @fence::bigint
-    AND (@after::bigint = s.base_seq OR EXISTS (SELECT 1 FROM journal j WHERE j.session_id = @session_id::uuid AND j.seq = @after::bigint))
-  FOR SHARE OF s SKIP LOCKED
-)
+-- Append for one step of one entry whose owner has committed the one before, which is what a session alone has.
 INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body)
-SELECT own.id, @seq::bigint, @fence::bigint, @kind::smallint, sqlc.narg(submission_id)::uuid, nullif(@call_id::text, ''), @body::bytea FROM own
+SELECT s.id, @seq::bigint, @fence::bigint, @kind::smallint, sqlc.narg(submission_id)::uuid, nullif(@call_id::text, ''), @body::bytea
+FROM sessions s WHERE s.id = @session_id::uuid AND s.owner = @owner::uuid AND s.fence = @fence::bigint
+FOR SHARE OF s SKIP LOCKED
 RETURNING session_id, seq, at;
 
 -- name: Hold :exec
