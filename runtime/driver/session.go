@@ -69,7 +69,7 @@ func newSession(ctx context.Context, end context.CancelCauseFunc, d *Driver, cla
 
 // run is the loop. It returns nil when the session was given up in good order.
 func (s *session) run(drain <-chan struct{}) error {
-	look, stop := s.options.Store.Notifier().Watch(s.claim.Session)
+	look, stop := s.options.Store.Notifier().WatchNews(s.claim.Session)
 	defer stop()
 	if err := s.load(); err != nil {
 		return err

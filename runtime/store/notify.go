@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
 	"log/slog"
 	"strings"
 	"sync"
@@ -15,8 +16,10 @@ import (
 const (
 	channel = "flyfleet"
 	// hintGap is the least time between two NOTIFYs of a replica: a transaction with NOTIFY takes a lock of the
-	// whole database at its commit.
-	hintGap = 10 * time.Millisecond
+	// whole database at its commit, and wakes every replica.
+	hintGap = 20 * time.Millisecond
+	// newsGap is the same for one that somebody waits for: a session that is ready, a decision, a cancel. There are few.
+	newsGap = 2 * time.Millisecond
 	// pollEvery is how long a lost hint can delay anything.
 	pollEvery = time.Second
 	// pingEvery and pingPatience bound how long a half-open connection goes unnoticed.
@@ -33,68 +36,102 @@ type Notifier struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
 
-	mu    sync.Mutex
-	dirty map[string]bool
-	ready bool
-	// due has a token when something is to be sent.
-	due chan struct{}
-	// watchers by the tail of their session's id; those of ready sessions under "".
-	watchers map[string]map[chan struct{}]bool
+	mu sync.Mutex
+	// dirty are the sessions that a hint is to name; true means news for the owner.
+	dirty map[tail]bool
+	// due has a token when something is to be sent, urgent when it has news.
+	due, urgent chan struct{}
+	// ready are watchers of sessions to be claimed; news and changes are those of one session.
+	ready         watchers
+	news, changes map[tail]watchers
 }
+
+type watchers map[chan struct{}]bool
 
 func newNotifier(pool *pgxpool.Pool, log *slog.Logger) *Notifier {
 	return &Notifier{
-		pool: pool, log: log, dirty: map[string]bool{}, due: make(chan struct{}, 1), watchers: map[string]map[chan struct{}]bool{},
+		pool: pool, log: log, dirty: map[tail]bool{}, due: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+		ready: watchers{}, news: map[tail]watchers{}, changes: map[tail]watchers{},
 	}
 }
 
 // tail is the part of an id by which hints name a session: the random end of a UUIDv7. Two sessions with one tail wake
 // each other's watchers for nothing.
-func tail(id uuid.UUID) string { return id.String()[28:] }
+type tail [4]byte
 
-// Changed says that the session has more entries or output.
+func tailOf(id uuid.UUID) tail { return tail(id[12:]) }
+
+// Changed says that the session has more entries or output. Its owner, who wrote them, is not told.
 func (n *Notifier) Changed(session uuid.UUID) { n.mark(session, false) }
 
 // Ready says that the session waits for an executor, or its owner has something to look at.
 func (n *Notifier) Ready(session uuid.UUID) { n.mark(session, true) }
 
-func (n *Notifier) mark(session uuid.UUID, ready bool) {
+func (n *Notifier) mark(session uuid.UUID, news bool) {
+	key := tailOf(session)
 	n.mu.Lock()
-	n.dirty[tail(session)] = true
-	n.ready = n.ready || ready
-	n.mu.Unlock()
+	defer n.mu.Unlock()
+	n.dirty[key] = n.dirty[key] || news
+	poke(n.due)
+	if news {
+		poke(n.urgent)
+	}
+}
+
+func poke(c chan struct{}) {
 	select {
-	case n.due <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
 // WatchReady gives a channel that has a token when sessions may be ready to be claimed, at least once a second. Call stop
 // when done.
-func (n *Notifier) WatchReady() (look <-chan struct{}, stop func()) { return n.watch("") }
-
-// Watch gives a channel that has a token when the session may have news, at least once a second. Call stop when done.
-func (n *Notifier) Watch(session uuid.UUID) (look <-chan struct{}, stop func()) {
-	return n.watch(tail(session))
-}
-
-func (n *Notifier) watch(key string) (<-chan struct{}, func()) {
-	c := make(chan struct{}, 1)
-	c <- struct{}{}
+func (n *Notifier) WatchReady() (look <-chan struct{}, stop func()) {
+	c := watch()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.watchers[key] == nil {
-		n.watchers[key] = map[chan struct{}]bool{}
-	}
-	n.watchers[key][c] = true
+	n.ready[c] = true
 	return c, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		delete(n.watchers[key], c)
-		if len(n.watchers[key]) == 0 {
-			delete(n.watchers, key)
+		delete(n.ready, c)
+	}
+}
+
+// Watch gives a channel that has a token when the session may have anything new, at least once a second. Call stop when done.
+func (n *Notifier) Watch(session uuid.UUID) (look <-chan struct{}, stop func()) {
+	return n.watchIn(n.changes, tailOf(session))
+}
+
+// WatchNews is Watch for the session's owner: what it wrote itself is none. See Store.Look.
+func (n *Notifier) WatchNews(session uuid.UUID) (look <-chan struct{}, stop func()) {
+	return n.watchIn(n.news, tailOf(session))
+}
+
+func (n *Notifier) watchIn(all map[tail]watchers, key tail) (<-chan struct{}, func()) {
+	c := watch()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if all[key] == nil {
+		all[key] = watchers{}
+	}
+	all[key][c] = true
+	return c, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(all[key], c)
+		if len(all[key]) == 0 {
+			delete(all, key)
 		}
 	}
+}
+
+// watch makes a watcher's channel, with its first token.
+func watch() chan struct{} {
+	c := make(chan struct{}, 1)
+	c <- struct{}{}
+	return c
 }
 
 // run sends, listens and polls until the context ends.
@@ -119,74 +156,107 @@ func (n *Notifier) poll(ctx context.Context) {
 	}
 }
 
-// tell passes a payload on: tails, with a leading "!" when sessions are ready.
+// tell passes a payload on. See take.
 func (n *Notifier) tell(payload string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if payload == everything {
-		for _, set := range n.watchers {
-			wake(set)
+		n.ready.wake()
+		for _, one := range []map[tail]watchers{n.news, n.changes} {
+			for _, w := range one {
+				w.wake()
+			}
 		}
 		return
 	}
-	if rest, ready := strings.CutPrefix(payload, "!"); ready {
-		payload = rest
-		wake(n.watchers[""])
+	payload, news := strings.CutPrefix(payload, "!")
+	if news {
+		n.ready.wake()
 	}
-	for key := range strings.SplitSeq(payload, ",") {
-		if key != "" {
-			wake(n.watchers[key])
+	for name := range strings.SplitSeq(payload, ",") {
+		if name == "|" {
+			news = false
+		}
+		var key tail
+		if len(name) != hex.EncodedLen(len(key)) {
+			continue
+		}
+		if _, err := hex.Decode(key[:], []byte(name)); err != nil {
+			continue
+		}
+		n.changes[key].wake()
+		if news {
+			n.news[key].wake()
 		}
 	}
 }
 
-func wake(set map[chan struct{}]bool) {
-	for c := range set {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+func (w watchers) wake() {
+	for c := range w {
+		poke(c)
 	}
 }
 
-// take empties what is to be sent.
+// take empties what is to be sent: "!" and tails with news, if there are any, "|", tails without. Each is followed by a comma.
 func (n *Notifier) take() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var b strings.Builder
-	if n.ready {
-		b.WriteByte('!')
+	defer clear(n.dirty)
+	select { // it is taken along
+	case <-n.urgent:
+	default:
 	}
-	for key := range n.dirty {
-		if b.Len()+len(key) > maxPayload {
-			b.Reset()
-			b.WriteString(everything)
-			break
+	if len(n.dirty) > maxPayload/9 {
+		return everything
+	}
+	var news, changes []byte
+	for key, has := range n.dirty {
+		if has {
+			news = append(hex.AppendEncode(news, key[:]), ',')
+		} else {
+			changes = append(hex.AppendEncode(changes, key[:]), ',')
 		}
-		b.WriteString(key)
-		b.WriteByte(',')
 	}
-	clear(n.dirty)
-	n.ready = false
-	return b.String()
+	if news == nil {
+		return string(changes)
+	}
+	return "!" + string(news) + "|," + string(changes)
 }
 
-// send notifies at most once a hintGap. A lost hint is not sent again: the poll is there for that.
+// send notifies at most once a newsGap, and a hintGap when nothing is news. The first hint after a while is sent at once. A lost
+// one is not sent again: the poll is there for that.
 func (n *Notifier) send(ctx context.Context) {
+	var last time.Time
 	for {
 		select {
 		case <-n.due:
 		case <-ctx.Done():
 			return
 		}
-		payload := n.take()
-		n.tell(payload) // this replica's own watchers need no database
-		if err := n.hint(ctx, payload); err != nil && ctx.Err() == nil {
-			n.log.DebugContext(ctx, "a hint was not sent", "error", err)
-		}
-		if sleep(ctx, hintGap) != nil {
+		if !n.pause(ctx, last) {
 			return
 		}
+		if payload := n.take(); payload != "" {
+			n.tell(payload) // this replica's own watchers need no database
+			last = time.Now()
+			if err := n.hint(ctx, payload); err != nil && ctx.Err() == nil {
+				n.log.DebugContext(ctx, "a hint was not sent", "error", err)
+			}
+		}
+	}
+}
+
+// pause waits until a hint may follow the last one; false when the context ended.
+func (n *Notifier) pause(ctx context.Context, last time.Time) bool {
+	timer := time.NewTimer(time.Until(last.Add(hintGap)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-n.urgent:
+		return sleep(ctx, time.Until(last.Add(newsGap))) == nil
+	case <-ctx.Done():
+		return false
 	}
 }
 
