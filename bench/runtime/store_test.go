@@ -14,7 +14,7 @@ import (
 // BenchmarkAppendOne prints append_1: durable entries per second of one session that commits one at a time. The floor is a
 // bare insert on one connection.
 func BenchmarkAppendOne(b *testing.B) {
-	const each = 400
+	const each, rounds = 100, 4 * rounds // short ones: a disk's moods last longer
 	url := database(b)
 	s := open(b, store.Options{URL: url, TTL: time.Hour})
 	o := owners(b, s, 1)[0]
@@ -41,7 +41,7 @@ func BenchmarkAppendOne(b *testing.B) {
 // BenchmarkAppendThousand prints append_1000_sessions: durable entries per second of a thousand sessions over two connections.
 // The floor is a pool of 64 connections with a bare insert each.
 func BenchmarkAppendThousand(b *testing.B) {
-	const sessions, each = 1000, 12
+	const sessions, each, rounds = 1000, 12, 2 * rounds
 	url := database(b)
 	s := open(b, store.Options{URL: url, TTL: time.Hour, Writers: 2})
 	all := owners(b, s, sessions)
