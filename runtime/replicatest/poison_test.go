@@ -63,6 +63,35 @@ say: never`)
 	}
 }
 
+// A session over which four owners have died is tried alone: its owner hands the others over, with no attempt counted, claims
+// nothing beside it, and takes them up again when it has ended.
+func TestLastAttemptIsMadeAlone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, either(5*time.Second, 15*time.Second))
+	suspect := r.submit("s", `call: opaque {"id":"%s","wait_ms":2000}
+say: done`)
+	r.change("UPDATE submissions SET state = 2, attempts = 4 WHERE session_id = $1", suspect.session)
+	r.change("UPDATE sessions SET wake_at = clock_timestamp() + interval '1 hour' WHERE id = $1", suspect.session)
+	p := r.start()
+	others := r.submitMany(8, `call: pure {"id":"%s-a","wait_ms":3000}
+call: keyed {"id":"%s-b","wait_ms":3000}
+call: pure {"id":"%s-c","wait_ms":3000}
+say: done`)
+	r.soon("the others are under way", func() bool { return r.owned(p) == len(others) })
+	r.change("UPDATE sessions SET wake_at = clock_timestamp() WHERE id = $1", suspect.session)
+	r.soon("it works alone", func() bool {
+		return r.count("effects WHERE session_id = $1 AND state = 3 AND $2 = (SELECT count(*) FROM sessions WHERE state = 2 AND owner IS NULL)",
+			suspect.session, len(others)) == 1
+	})
+	all := append(others, suspect)
+	r.completes(all)
+	r.audit(all)
+	r.faultless()
+	if n := r.count("submissions WHERE attempts > 0"); n != 1 {
+		t.Errorf("attempts are counted for %d submissions", n)
+	}
+}
+
 // The database is away for longer than the lease, under load. Nobody has died: who comes back first takes nothing from one
 // that comes a little later, and no attempt is counted.
 func TestOutageLongerThanTheLeaseKillsNobody(t *testing.T) {

@@ -213,6 +213,16 @@ func (r *rig) query(into any, sql string, args ...any) {
 	}
 }
 
+// change alters the database behind everybody's back.
+func (r *rig) change(sql string, args ...any) {
+	r.t.Helper()
+	var n int
+	r.query(&n, "WITH changed AS ("+sql+" RETURNING 1) SELECT count(*) FROM changed", args...)
+	if n == 0 {
+		r.t.Fatalf("%s: no row", sql)
+	}
+}
+
 func (r *rig) count(sql string, args ...any) int {
 	r.t.Helper()
 	n := 0
