@@ -86,7 +86,7 @@ func TestDatabaseHasNoConnectionLeft(t *testing.T) {
 	r.startMany(2)
 	all := r.submitMany(16, busy)
 	r.soon("calls are under way", func() bool { return r.count("effects WHERE state = 3") > 4 })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	if err := s.Crash(ctx); err != nil {
 		t.Fatal(err)

@@ -148,6 +148,9 @@ func (s *Store) claim(ctx context.Context, q *statement.Queries, e *Executor, mo
 		}
 		most -= len(dead)
 	}
+	if !e.judges() && slices.ContainsFunc(claims, func(c Claim) bool { return c.TookOver }) {
+		return nil, ErrLapsed // there was an outage between two statements
+	}
 	if most > 0 {
 		ready, err := s.claimReady(ctx, q, e, most)
 		if err != nil {
@@ -241,9 +244,6 @@ func (c *Claim) attach(u *Submission) {
 
 // claimBusyDead takes one session whose dead owner holds its row whenever SKIP LOCKED looks.
 func (s *Store) claimBusyDead(ctx context.Context, e *Executor) ([]Claim, error) {
-	if !e.judges() {
-		return nil, nil
-	}
 	left, err := ask(ctx, s.query.DeadLeft, statement.DeadLeftParams{Owner: e.ID, TtlS: s.options.TTL.Seconds(), Upto: int32(e.busyRoom())})
 	if err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -253,11 +253,15 @@ func (s *Store) claimBusyDead(ctx context.Context, e *Executor) ([]Claim, error)
 	}
 	var claims []Claim
 	err = s.once(ctx, func(q *statement.Queries) error {
+		claims = nil
+		// Only now: the question may have waited for the database's return.
+		if !e.judges() {
+			return nil
+		}
 		rows, err := q.ClaimBusyDead(ctx, statement.ClaimBusyDeadParams{Owner: e.ID, ID: left.ID, Fence: left.Fence})
 		if err != nil {
 			return err
 		}
-		claims = nil
 		for _, r := range rows {
 			claims = append(claims, newClaim(r.ID, r.TenantID, r.Agent, r.Fence).tookOver())
 		}
