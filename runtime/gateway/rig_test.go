@@ -296,12 +296,12 @@ func (r *rig) soon(what string, holds func() bool) {
 	r.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for !holds() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			r.Fatalf("not within 60 s: %s\n%s", what, r.log)
+			r.Fatalf("not within three minutes: %s\n%s", what, r.log)
 		}
 	}
 }
