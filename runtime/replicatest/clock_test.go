@@ -35,7 +35,7 @@ func TestClocksOfReplicasDecideNothing(t *testing.T) {
 		t.Errorf("%d attempts were counted, though nobody died", n)
 	}
 	all = append(all, r.submitMany(12, busy)...)
-	r.soon("the one ahead owns sessions", func() bool { return r.owned(replicas[0]) > 0 })
+	all = r.owns(replicas[0], 1, all)
 	replicas[0].kill()
 	r.completes(all)
 	r.audit(all)

@@ -121,7 +121,7 @@ func TestRollingReplicasHandOver(t *testing.T) {
 			all = append(all, r.submit(fmt.Sprintf("%d-%d", round, i), busy))
 		}
 		for i, p := range old {
-			r.soon("it is at work", func() bool { return r.owned(p) > 0 })
+			all = r.owns(p, 1, all)
 			next := r.start()
 			p.drain()
 			old[i] = next

@@ -45,17 +45,7 @@ func TestFrozenOwnersWriteNothingMore(t *testing.T) {
 				rand.Shuffle(n, func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
 				victims = victims[:n/2]
 				for _, victim := range victims {
-					more := 0
-					r.soon("the victim owns sessions", func() bool {
-						// The others may have been faster.
-						if r.count("sessions WHERE state IN (2, 3)") == 0 {
-							for i := range 12 * n {
-								all = append(all, r.submit(fmt.Sprintf("%d-%s-%d-%d", round, victim.name, more, i), busy))
-							}
-							more++
-						}
-						return r.owned(victim) > 2
-					})
+					all = r.owns(victim, 3, all)
 					victim.freeze()
 				}
 				since := time.Now()

@@ -102,7 +102,7 @@ func TestOutageLongerThanTheLeaseKillsNobody(t *testing.T) {
 	replicas := r.startMany(2)
 	all := r.submitMany(24, busy)
 	for _, p := range replicas {
-		r.soon("it is at work", func() bool { return r.owned(p) > 2 })
+		all = r.owns(p, 3, all)
 	}
 	if err := s.Halt(t.Context()); err != nil {
 		t.Fatal(err)

@@ -230,6 +230,21 @@ func (r *rig) count(sql string, args ...any) int {
 	return n
 }
 
+// owns waits until a replica owns n sessions, and submits more whenever nothing is left to do: the others may have been faster.
+// It returns all work, with what it added.
+func (r *rig) owns(p *replica, n int, all []work) []work {
+	r.t.Helper()
+	r.soon(p.name+" owns sessions", func() bool {
+		if r.count("sessions WHERE state IN (2, 3)") == 0 {
+			for range 24 {
+				all = append(all, r.submit(fmt.Sprintf("%s-%d", p.name, len(all)), busy))
+			}
+		}
+		return r.owned(p) >= n
+	})
+	return all
+}
+
 // owned says how many sessions a replica owns, as the database has it.
 func (r *rig) owned(p *replica) int {
 	r.t.Helper()

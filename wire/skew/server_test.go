@@ -38,7 +38,7 @@ type peerServer struct {
 	asked    map[string]int // streams by exec and place
 	refused  bool
 	address  string
-	server   *http.Server
+	conns    map[net.Conn]bool
 	starts   int
 	finished sync.WaitGroup
 }
@@ -55,10 +55,18 @@ type peerExec struct {
 
 func newPeerServer(t *testing.T, s *schema, later bool) *peerServer {
 	t.Helper()
-	p := &peerServer{schema: s, later: later, execs: map[string]*peerExec{}, asked: map[string]int{}, address: "127.0.0.1:0"}
-	p.serve(t)
+	p := &peerServer{schema: s, later: later, execs: map[string]*peerExec{}, asked: map[string]int{}, conns: map[net.Conn]bool{}}
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.address = listener.Addr().String()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: p.handler(), Protocols: protocols, ReadHeaderTimeout: time.Minute, ConnState: p.connState}
+	p.finished.Go(func() { _ = server.Serve(listener) })
 	t.Cleanup(func() {
-		_ = p.server.Close()
+		_ = server.Close()
 		p.mu.Lock()
 		for _, e := range p.execs {
 			_ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL)
@@ -69,25 +77,24 @@ func newPeerServer(t *testing.T, s *schema, later bool) *peerServer {
 	return p
 }
 
-func (p *peerServer) serve(t *testing.T) {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", p.address)
-	if err != nil {
-		t.Fatal(err)
+func (p *peerServer) connState(c net.Conn, state http.ConnState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if state == http.StateClosed {
+		delete(p.conns, c)
+	} else {
+		p.conns[c] = true
 	}
-	p.address = listener.Addr().String()
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	p.server = &http.Server{Handler: p.handler(), Protocols: protocols, ReadHeaderTimeout: time.Minute}
-	server := p.server
-	p.finished.Go(func() { _ = server.Serve(listener) })
 }
 
-// kill cuts every connection, as the death of a server does, and serves again. The execs live on.
-func (p *peerServer) kill(t *testing.T) {
-	t.Helper()
-	_ = p.server.Close()
-	p.serve(t)
+// kill cuts every connection, as the death of a server does. The execs live on, and so does the port: given back, it could be
+// another connection's before the next server has it.
+func (p *peerServer) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		_ = c.Close()
+	}
 }
 
 func (p *peerServer) handler() http.Handler {

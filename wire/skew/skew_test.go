@@ -46,7 +46,7 @@ type user interface {
 
 type host interface {
 	where() string
-	kill(t *testing.T)
+	kill()
 	token(scope string) string
 }
 
@@ -120,7 +120,7 @@ func (s *todaySink) Output(stream wirev1.Stream, _ uint64, data []byte) error {
 type todayHost struct{ *machinetest.Machine }
 
 func (h todayHost) where() string             { return h.Address }
-func (h todayHost) kill(*testing.T)           { h.KillServer() }
+func (h todayHost) kill()                     { h.KillServer() }
 func (h todayHost) token(scope string) string { return h.Token(scope) }
 
 func (p *peerServer) where() string       { return p.address }
@@ -233,7 +233,7 @@ func survivesKills(t *testing.T, h host, c user) {
 		output: func(have int) {
 			if len(kills) > 0 && have >= kills[0] {
 				kills = kills[1:]
-				killers.Go(func() { h.kill(t) })
+				killers.Go(func() { h.kill() })
 			}
 		},
 	})
@@ -254,7 +254,7 @@ func uploads(t *testing.T, h host, c user) {
 		id: newID(t), script: "exec cat", stdin: content,
 		output: func(have int) {
 			if have > 1<<20 {
-				once.Do(func() { killers.Go(func() { h.kill(t) }) })
+				once.Do(func() { killers.Go(func() { h.kill() }) })
 			}
 		},
 	})
