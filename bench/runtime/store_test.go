@@ -35,7 +35,7 @@ func BenchmarkAppendOne(b *testing.B) {
 			values, floors = append(values, each/time.Since(begin).Seconds()), append(floors, bare)
 		}
 	}
-	figure.Report("append_1", figure.Median(values), "entries/s", figure.Median(floors))
+	figure.Report("append_1", figure.Median(values), "1/s", figure.Median(floors))
 }
 
 // BenchmarkAppendThousand prints append_1000_sessions: durable entries per second of a thousand sessions over two connections.
@@ -69,7 +69,7 @@ func BenchmarkAppendThousand(b *testing.B) {
 			values, floors = append(values, sessions*each/time.Since(begin).Seconds()), append(floors, bare)
 		}
 	}
-	figure.Report("append_1000_sessions", figure.Median(values), "entries/s", figure.Median(floors))
+	figure.Report("append_1000_sessions", figure.Median(values), "1/s", figure.Median(floors))
 }
 
 // BenchmarkClaim prints claim: sessions per second that four replicas claim in batches of 32, each with its submission begun. The
@@ -120,7 +120,7 @@ func BenchmarkClaim(b *testing.B) {
 		}
 		values, floors = append(values, sessions/took.Seconds()), append(floors, bare)
 	}
-	figure.Report("claim", figure.Median(values), "sessions/s", figure.Median(floors))
+	figure.Report("claim", figure.Median(values), "1/s", figure.Median(floors))
 }
 
 // BenchmarkWake prints wake_p50: from the commit of an input on one replica to its claim on another. The floor is a bare NOTIFY

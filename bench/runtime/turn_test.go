@@ -185,7 +185,7 @@ func BenchmarkTurns(b *testing.B) {
 	if want := 1 + (rounds+1)*each*entriesOfTurn; err != nil || len(entries) != want {
 		b.Fatalf("%d entries of %d turns, want %d; %v", len(entries), (rounds+1)*each, want, err)
 	}
-	figure.Report("turns_per_second", figure.Median(values), "turns/s", figure.Median(floors))
+	figure.Report("turns_per_second", figure.Median(values), "1/s", figure.Median(floors))
 }
 
 // BenchmarkIdleMemory prints memory_idle_session and memory_parked_session: heap and stacks per session that this replica owns
@@ -206,7 +206,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 		r.submit(id, "call: gated {}\nsay: ok")
 	}
 	r.until(parked, func(s store.Session) bool { return s.State == store.SessionParked })
-	reportAlone("memory_parked_session", (inUse()-rest)/sessions, "bytes")
+	reportAlone("memory_parked_session", (inUse()-rest)/sessions/(1<<20), "MiB")
 	waiting := r.sessions(sessions)
 	rest = inUse()
 	for _, id := range waiting {
@@ -226,7 +226,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 			<-tick.C
 		}
 	}
-	reportAlone("memory_idle_session", (inUse()-rest)/sessions, "bytes")
+	reportAlone("memory_idle_session", (inUse()-rest)/sessions/(1<<20), "MiB")
 	close(r.free)
 	r.until(waiting, idle)
 	stop()
