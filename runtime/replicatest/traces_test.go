@@ -12,10 +12,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/tools"
@@ -102,7 +105,10 @@ func meet(dir, place, what string) error {
 			return err
 		}
 	}
-	return syscall.Kill(os.Getpid(), signal)
+	// To this thread: one that goes to the process may be another thread's, and this one goes on until that has a processor.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return unix.Tgkill(os.Getpid(), unix.Gettid(), signal)
 }
 
 // first says whether nobody has said this before, in any process.
