@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -235,4 +236,27 @@ func keepBlobs(ctx context.Context, q *statement.Queries, c Claim, rows []row) e
 		return err
 	}
 	return q.ReferBlobs(ctx, refs)
+}
+
+// arrays are the columns of entries.
+type arrays struct {
+	seqs        []int64
+	kinds       []int16
+	submissions []uuid.UUID
+	calls       []string
+	bodies      [][]byte
+	blobs       [][]byte
+}
+
+func newArrays(n int) *arrays {
+	return &arrays{
+		seqs: make([]int64, 0, n), kinds: make([]int16, 0, n), submissions: make([]uuid.UUID, 0, n), calls: make([]string, 0, n),
+		bodies: make([][]byte, 0, n), blobs: make([][]byte, 0, n),
+	}
+}
+
+func (a *arrays) add(r row) {
+	a.seqs, a.kinds = append(a.seqs, r.entry.Seq), append(a.kinds, int16(r.entry.Kind))
+	a.submissions, a.calls = append(a.submissions, r.entry.Submission), append(a.calls, r.entry.Call)
+	a.bodies, a.blobs = append(a.bodies, r.stored()), append(a.blobs, nonNil(r.blob))
 }

@@ -226,26 +226,3 @@ func appendOne(ctx context.Context, q *statement.Queries, p *pending) (done []ac
 	}
 	return done, err
 }
-
-// arrays are the columns of entries.
-type arrays struct {
-	seqs        []int64
-	kinds       []int16
-	submissions []uuid.UUID
-	calls       []string
-	bodies      [][]byte
-	blobs       [][]byte
-}
-
-func newArrays(n int) *arrays {
-	return &arrays{
-		seqs: make([]int64, 0, n), kinds: make([]int16, 0, n), submissions: make([]uuid.UUID, 0, n), calls: make([]string, 0, n),
-		bodies: make([][]byte, 0, n), blobs: make([][]byte, 0, n),
-	}
-}
-
-func (a *arrays) add(r row) {
-	a.seqs, a.kinds = append(a.seqs, r.entry.Seq), append(a.kinds, int16(r.entry.Kind))
-	a.submissions, a.calls = append(a.submissions, r.entry.Submission), append(a.calls, r.entry.Call)
-	a.bodies, a.blobs = append(a.bodies, r.stored()), append(a.blobs, nonNil(r.blob))
-}

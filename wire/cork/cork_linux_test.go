@@ -11,57 +11,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// corkedPair is a connection through a corked listener: the server's end and the peer's.
-func corkedPair(t *testing.T) (net.Conn, *net.TCPConn) {
+// pair is a connection within this computer: who dialled, through wrap, and who was dialled, through the listener that wrapAll makes.
+func pair(t *testing.T, wrap func(net.Conn) net.Conn, wrapAll func(net.Listener) net.Listener) (dialler, dialled net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	dialled, err := net.Dial("tcp", l.Addr().String())
+	bare, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
+		t.Fatal(err)
+	}
+	dialler = wrap(bare)
+	t.Cleanup(func() { _ = dialler.Close() })
+	if dialled, err = wrapAll(l).Accept(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dialled.Close() })
-	c, err := Listener(l).Accept()
-	if err != nil {
-		t.Fatal(err)
+	for _, end := range []net.Conn{dialler, dialled} {
+		if err := end.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	t.Cleanup(func() { _ = c.Close() })
-	if err := dialled.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	peer, _ := dialled.(*net.TCPConn)
-	return c, peer
+	return dialler, dialled
+}
+
+// corkedPair is a connection through a corked listener: the server's end and the peer's.
+func corkedPair(t *testing.T) (net.Conn, *net.TCPConn) {
+	t.Helper()
+	dialler, dialled := pair(t, func(c net.Conn) net.Conn { return c }, Listener)
+	peer, _ := dialler.(*net.TCPConn)
+	return dialled, peer
 }
 
 // clientPair is a client's end of a connection, with a window for each stream, and its server's.
 func clientPair(t *testing.T, window int) (net.Conn, *net.TCPConn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	dialled, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := Conn(dialled, window)
-	t.Cleanup(func() { _ = c.Close() })
-	accepted, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = accepted.Close() })
-	for _, end := range []net.Conn{c, accepted} {
-		if err := end.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	peer, _ := accepted.(*net.TCPConn)
-	return c, peer
+	dialler, dialled := pair(t, func(c net.Conn) net.Conn { return Conn(c, window) }, func(l net.Listener) net.Listener { return l })
+	peer, _ := dialled.(*net.TCPConn)
+	return dialler, peer
 }
 
 // arrived is how many bytes wait to be read.
