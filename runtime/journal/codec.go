@@ -12,11 +12,12 @@ import (
 // Marshal gives a body's kind and bytes; the same body always gives the same bytes. A body that this build
 // could not read back is refused.
 func Marshal(body *journalv1.Body) (Kind, []byte, error) {
-	kind := KindOf(body)
-	if kind == 0 {
-		return 0, nil, check(kind, body)
+	field := chosen(body)
+	if field == nil {
+		return 0, nil, check(0, body)
 	}
-	if err := known(kind, body.ProtoReflect()); err != nil {
+	kind := Kind(field.Number())
+	if err := knownField(kind, body.ProtoReflect(), field); err != nil {
 		return 0, nil, err
 	}
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(body)

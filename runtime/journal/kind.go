@@ -47,12 +47,16 @@ func (k Kind) Known() bool { return bodyFields().ByNumber(protoreflect.FieldNumb
 
 // KindOf is the kind of a body; 0 when it holds nothing that this build knows.
 func KindOf(body *journalv1.Body) Kind {
-	message := body.ProtoReflect()
-	field := message.WhichOneof(message.Descriptor().Oneofs().ByName("body"))
-	if field == nil {
-		return 0
+	if field := chosen(body); field != nil {
+		return Kind(field.Number())
 	}
-	return Kind(field.Number())
+	return 0
+}
+
+// chosen is the alternative that a body holds; nil when it holds nothing that this build knows.
+func chosen(body *journalv1.Body) protoreflect.FieldDescriptor {
+	message := body.ProtoReflect()
+	return message.WhichOneof(message.Descriptor().Oneofs().Get(0)) // a body is nothing but one alternative
 }
 
 func bodyFields() protoreflect.FieldDescriptors {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -32,8 +31,7 @@ func (s *Store) Commit(ctx context.Context, c Claim, step Step) (Committed, erro
 		return Committed{}, ErrLapsed
 	}
 	crashAround("commit.before.", rows, step)
-	done, err := s.persist(ctx, c, step, rows)
-	if err != nil {
+	if err := s.persist(ctx, c, step, rows); err != nil {
 		c.dropIfFenced(err)
 		return Committed{}, fmt.Errorf("commit to session %s after %d: %w", c.Session, step.After, err)
 	}
@@ -41,7 +39,7 @@ func (s *Store) Commit(ctx context.Context, c Claim, step Step) (Committed, erro
 	if len(rows) > 0 {
 		s.notifier.Changed(c.Session)
 	}
-	return done, nil
+	return Committed{Entries: each(rows, func(r row) journal.Entry { return r.entry })}, nil
 }
 
 func crashAround(when string, rows []row, step Step) {
@@ -58,14 +56,14 @@ func crashAround(when string, rows []row, step Step) {
 
 // persist tries until the step is in, cannot be, or the context ends. Once an answer was lost it looks, before each
 // further try, whether an earlier one was carried out.
-func (s *Store) persist(ctx context.Context, c Claim, step Step, rows []row) (Committed, error) {
+func (s *Store) persist(ctx context.Context, c Claim, step Step, rows []row) error {
 	alone := step.changesRows() || step.Terminalize != nil || spills(rows)
 	lost := false
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		done, err := s.try(ctx, c, step, rows, alone)
+		err := s.try(ctx, c, step, rows, alone)
 		switch {
 		case err == nil:
-			return done, nil
+			return nil
 		case errors.Is(err, errAlone):
 			alone = true
 			continue
@@ -74,29 +72,28 @@ func (s *Store) persist(ctx context.Context, c Claim, step Step, rows []row) (Co
 		if lost = lost || !certain(err); lost || hasCode(err, codeUnique) {
 			there, readErr := s.readBack(ctx, c, step, rows)
 			switch {
-			case readErr == nil && there != nil:
-				return *there, nil
+			case there:
+				return nil
 			case readErr != nil && !passing(readErr):
-				return Committed{}, readErr
+				return readErr
 			case readErr != nil:
 				again = true
 			}
 		}
 		if !again {
-			return Committed{}, err
+			return err
 		}
 		if cause := sleep(ctx, wait); cause != nil {
-			return Committed{}, errors.Join(ErrOutcomeUnknown, cause, err)
+			return errors.Join(ErrOutcomeUnknown, cause, err)
 		}
 	}
 }
 
-func (s *Store) try(ctx context.Context, c Claim, step Step, rows []row, alone bool) (Committed, error) {
-	if !alone {
-		return s.writer.append(ctx, c, step, rows)
+func (s *Store) try(ctx context.Context, c Claim, step Step, rows []row, alone bool) error {
+	if alone {
+		return promise(s.commitAlone(ctx, c, step, rows))
 	}
-	done, err := s.commitAlone(ctx, c, step, rows)
-	return done, promise(err)
+	return s.writer.append(ctx, c, step, rows)
 }
 
 func spills(rows []row) bool {
@@ -108,29 +105,25 @@ func spills(rows []row) bool {
 	return false
 }
 
-// readBack looks whether the step's entries are in the journal, written under the claim's fence with the same bytes. It
-// gives nil when they are absent, and ErrFenced when a later owner has written there: the try whose answer was lost was
-// not carried out.
-func (s *Store) readBack(ctx context.Context, c Claim, step Step, rows []row) (*Committed, error) {
+// readBack says whether the step's entries are in the journal, written under the claim's fence with the same bytes. It
+// gives ErrFenced when a later owner has written there: the try whose answer was lost was not carried out.
+func (s *Store) readBack(ctx context.Context, c Claim, step Step, rows []row) (bool, error) {
 	if len(rows) == 0 {
-		return nil, nil // Terminalize may simply come again
+		return false, nil // Terminalize may simply come again
 	}
 	there, err := ask(ctx, s.query.EntriesAt, statement.EntriesAtParams{SessionID: c.Session, After: step.After, Upto: step.seq(len(rows) - 1)})
 	if err != nil || len(there) == 0 {
-		return nil, err
+		return false, err
 	}
 	if there[0].Fence > c.Fence {
-		return nil, ErrFenced
+		return false, ErrFenced
 	}
-	done := Committed{}
 	for i, r := range rows {
 		if i >= len(there) || there[i].Seq != r.entry.Seq || there[i].Fence != c.Fence || !sameBody(there[i], r) {
-			return nil, ErrCollision
+			return false, ErrCollision
 		}
-		r.entry.At = there[i].At
-		done.Entries = append(done.Entries, r.entry)
 	}
-	return &done, nil
+	return true, nil
 }
 
 func sameBody(there statement.EntriesAtRow, r row) bool {
@@ -162,10 +155,9 @@ func (r *recorder) QueryRow(context.Context, string, ...any) pgx.Row { return ni
 
 // commitAlone carries out a step in a transaction of its own. The entries come before the rows: when an earlier try is
 // still under way in the database, their key is what this one waits for.
-func (s *Store) commitAlone(ctx context.Context, c Claim, step Step, rows []row) (Committed, error) {
+func (s *Store) commitAlone(ctx context.Context, c Claim, step Step, rows []row) error {
 	r := &recorder{}
 	q := statement.New(r)
-	done := Committed{}
 	if step.Async {
 		r.batch.Queue("SELECT set_config('synchronous_commit', 'off', true)")
 	}
@@ -175,47 +167,24 @@ func (s *Store) commitAlone(ctx context.Context, c Claim, step Step, rows []row)
 		if err == nil {
 			err = keepBlobs(ctx, q, c, rows)
 		}
-		queueEntries(r, c, rows, &done)
+		if err == nil {
+			err = q.AppendOwned(ctx, owned(c, rows))
+		}
 	}
 	if err == nil {
 		err = step.project(ctx, q, c)
 	}
 	if err != nil {
-		return done, err
+		return err
 	}
 	at := s.life.Load()
 	if err := s.pool.SendBatch(ctx, &r.batch).Close(); err != nil {
-		return Committed{}, err
+		return err
 	}
 	if len(rows) > 0 {
 		c.tip.set(step.seq(len(rows)-1), at)
 	}
-	return done, nil
-}
-
-func queueEntries(r *recorder, c Claim, rows []row, done *Committed) {
-	a := newArrays(len(rows))
-	for _, row := range rows {
-		a.add(row)
-	}
-	r.batch.Queue(statement.AppendOwned, c.Session, c.Fence, a.seqs, a.kinds, a.submissions, a.calls, a.bodies, a.blobs).Query(func(answer pgx.Rows) error {
-		defer answer.Close()
-		done.Entries = entriesOf(rows)
-		for answer.Next() {
-			var session [16]byte
-			var seq int64
-			var at time.Time
-			if err := answer.Scan(&session, &seq, &at); err != nil {
-				return err
-			}
-			done.Entries[seq-rows[0].entry.Seq].At = at
-		}
-		return answer.Err()
-	})
-}
-
-func entriesOf(rows []row) []journal.Entry {
-	return each(rows, func(r row) journal.Entry { return r.entry })
+	return nil
 }
 
 func keepBlobs(ctx context.Context, q *statement.Queries, c Claim, rows []row) error {
@@ -238,25 +207,13 @@ func keepBlobs(ctx context.Context, q *statement.Queries, c Claim, rows []row) e
 	return q.ReferBlobs(ctx, refs)
 }
 
-// arrays are the columns of entries.
-type arrays struct {
-	seqs        []int64
-	kinds       []int16
-	submissions []uuid.UUID
-	calls       []string
-	bodies      [][]byte
-	blobs       [][]byte
-}
-
-func newArrays(n int) *arrays {
-	return &arrays{
-		seqs: make([]int64, 0, n), kinds: make([]int16, 0, n), submissions: make([]uuid.UUID, 0, n), calls: make([]string, 0, n),
-		bodies: make([][]byte, 0, n), blobs: make([][]byte, 0, n),
+// owned are the parameters of statement.AppendOwned.
+func owned(c Claim, rows []row) statement.AppendOwnedParams {
+	p := statement.AppendOwnedParams{SessionID: c.Session, Fence: c.Fence}
+	for _, r := range rows {
+		p.Seqs, p.Kinds = append(p.Seqs, r.entry.Seq), append(p.Kinds, int16(r.entry.Kind))
+		p.Submissions, p.Calls = append(p.Submissions, r.entry.Submission), append(p.Calls, r.entry.Call)
+		p.Bodies, p.Blobs = append(p.Bodies, r.stored()), append(p.Blobs, nonNil(r.blob))
 	}
-}
-
-func (a *arrays) add(r row) {
-	a.seqs, a.kinds = append(a.seqs, r.entry.Seq), append(a.kinds, int16(r.entry.Kind))
-	a.submissions, a.calls = append(a.submissions, r.entry.Submission), append(a.calls, r.entry.Call)
-	a.bodies, a.blobs = append(a.bodies, r.stored()), append(a.blobs, nonNil(r.blob))
+	return p
 }

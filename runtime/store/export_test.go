@@ -18,7 +18,11 @@ func (c Claim) Remembering() Claim {
 }
 
 // StepsQueued is how many steps wait for the writer.
-func (s *Store) StepsQueued() int { return len(s.writer.queue) }
+func (s *Store) StepsQueued() int {
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	return len(s.writer.waiting)
+}
 
 // NewNotifier is a notifier without a database.
 func NewNotifier() *Notifier { return newNotifier(nil, slog.Default()) }

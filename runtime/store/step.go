@@ -143,7 +143,7 @@ type Finish struct {
 
 // Committed is what a step has become.
 type Committed struct {
-	// Entries as the journal has them, ready to be folded.
+	// Entries as the journal has them, ready to be folded, but for At: only who reads them later is told when that was.
 	Entries []journal.Entry
 }
 

@@ -88,12 +88,9 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	s := &Store{options: options, pool: pool, query: statement.New(pool), writing: writing, life: made}
 	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.stop = stop
-	s.writer = newWriter(writing, made, options.Writers)
+	s.writer = newWriter(writing, made, options.Writers, &s.running)
 	s.output = newOutput(writing, options.OutputLanes)
 	s.notifier = newNotifier(pool, options.Log)
-	for range options.Writers {
-		s.running.Go(func() { s.writer.run(life) })
-	}
 	for _, lane := range s.output.lanes {
 		s.running.Go(func() { s.output.run(life, lane) })
 	}
@@ -104,6 +101,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 // Close waits for what is being written and closes every connection. Steps that wait get ErrClosing.
 func (s *Store) Close() {
 	s.stop(ErrClosing)
+	s.writer.close(ErrClosing)
 	s.running.Wait()
 	s.writing.Close()
 	s.pool.Close()
@@ -123,10 +121,12 @@ func connect(ctx context.Context, made *life, url string, conns int, settings ..
 	}
 	config.MaxConns = int32(conns)
 	config.MaxConnLifetime = time.Hour
+	config.PingTimeout = pingPatience
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		made.Add(1)
 		return binaryUUIDs(ctx, conn)
 	}
+	config.ConnConfig.DialFunc = promptDial(config.ConnConfig.DialFunc)
 	parameters(config.ConnConfig)
 	for i := 0; i+1 < len(settings); i += 2 {
 		config.ConnConfig.RuntimeParams[settings[i]] = settings[i+1]

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,9 +16,8 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/statement"
 )
 
-// Bounds of one insert of the writer, and of what waits for it.
+// Bounds of one insert of the writer.
 const (
-	writerQueue    = 4096
 	batchSteps     = 1000
 	batchBytes     = 4 << 20
 	writerPatience = 30 * time.Second
@@ -27,91 +26,145 @@ const (
 // errAlone sends a step to a transaction of its own, where the reason why it was not accepted shows.
 var errAlone = errors.New("store: not accepted beside others")
 
-// writer appends the entries of all sessions of a replica over few connections. Each connection inserts its share of
-// whatever waits at that moment in one statement; it never waits to fill, so one session alone pays nothing for it.
+// writer appends the entries of all sessions of a replica over few connections, its lanes. A step that comes while
+// nothing is under way is inserted by its own goroutine: one session alone pays for no hand-over. What comes while all
+// lanes are taken waits, and goes in together with what waits beside it; a lane never waits to be filled.
 type writer struct {
-	pool    *pgxpool.Pool
-	life    *life
-	writers int
-	queue   chan *pending
+	pool *pgxpool.Pool
+	life *life
+	// lanes is how many statements may be under way.
+	lanes int
+	// serving counts the goroutines of lanes that serve what waits.
+	serving *sync.WaitGroup
+
+	mu sync.Mutex
+	// closed is why nothing is taken any more.
+	closed error
+	// idle are lanes that nobody uses; while there is one, nothing waits.
+	idle []*lane
+	// waiting are at most as many as there are sessions at work: each commits one step at a time.
+	waiting []*pending
 	// busy are the steps that are being inserted.
-	busy atomic.Int64
+	busy int
 }
 
-// pending is a step of entries that waits; answer gets exactly one result.
+// lane is the right to one statement at a time, and memory for its parameters.
+type lane struct{ args steps }
+
+// pending is a step of entries that waits; answer gets exactly one, nil when the step is in the journal.
 type pending struct {
 	claim  Claim
 	after  int64
 	async  bool
 	rows   []row
-	answer chan result
+	answer chan error
 }
 
-type result struct {
-	done Committed
-	err  error
-}
-
-func newWriter(pool *pgxpool.Pool, life *life, writers int) *writer {
-	return &writer{pool: pool, life: life, writers: writers, queue: make(chan *pending, writerQueue)}
+func newWriter(pool *pgxpool.Pool, life *life, lanes int, serving *sync.WaitGroup) *writer {
+	w := &writer{pool: pool, life: life, lanes: lanes, serving: serving}
+	for range lanes {
+		w.idle = append(w.idle, new(lane))
+	}
+	return w
 }
 
 // append waits until the step is in the journal. Its errors are errAlone, and what the connection or the context said.
-func (w *writer) append(ctx context.Context, c Claim, step Step, rows []row) (Committed, error) {
-	p := &pending{claim: c, after: step.After, async: step.Async, rows: rows, answer: make(chan result, 1)}
-	select {
-	case w.queue <- p:
-	case <-ctx.Done():
-		return Committed{}, context.Cause(ctx)
+func (w *writer) append(ctx context.Context, c Claim, step Step, rows []row) error {
+	p := &pending{claim: c, after: step.After, async: step.Async, rows: rows, answer: make(chan error, 1)}
+	l, alone, err := w.enter(p)
+	if err != nil {
+		return err
+	}
+	if l != nil {
+		w.insert(ctx, l, []*pending{p}, alone)
+		w.leave(ctx, l, 1)
+		return <-p.answer
 	}
 	select {
-	case r := <-p.answer:
-		return r.done, r.err
+	case err := <-p.answer:
+		return err
 	case <-ctx.Done():
-		return Committed{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 
-// run is one connection's work, until the context ends; what waits then is told.
-func (w *writer) run(ctx context.Context) {
-	args := new(steps)
-	for {
-		select {
-		case first := <-w.queue:
-			w.insert(ctx, args, w.waiting(first))
-			// Those who were answered come back with what they have next before this looks again: else the fastest of
-			// them has a statement of its own, and all the others wait for it.
-			runtime.Gosched()
-		case <-ctx.Done():
-			for {
-				select {
-				case p := <-w.queue:
-					p.answer <- result{err: context.Cause(ctx)}
-				default:
-					return
-				}
-			}
-		}
+// enter gives a lane to insert the step over, or lets it wait when all are taken. alone says that no other is.
+func (w *writer) enter(p *pending) (l *lane, alone bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed != nil {
+		return nil, false, w.closed
+	}
+	last := len(w.idle) - 1
+	if last < 0 {
+		w.waiting = append(w.waiting, p)
+		return nil, false, nil
+	}
+	l, w.idle = w.idle[last], w.idle[:last]
+	alone = w.busy == 0
+	w.busy++
+	return l, alone, nil
+}
+
+// leave gives back a lane that has inserted so many steps. What waits is not for its user to serve.
+func (w *writer) leave(ctx context.Context, l *lane, steps int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy -= steps
+	if len(w.waiting) == 0 {
+		w.idle = append(w.idle, l)
+		return
+	}
+	batch := w.share()
+	w.serving.Go(func() { w.serve(context.WithoutCancel(ctx), l, batch) })
+}
+
+// serve inserts until nothing waits. What has begun is finished, also while closing: ctx does not end.
+func (w *writer) serve(ctx context.Context, l *lane, batch []*pending) {
+	for len(batch) > 0 {
+		w.insert(ctx, l, batch, false)
+		// Those who were answered come back with what they have next before this looks again: else the fastest of
+		// them has a statement of its own, and all the others wait for it.
+		runtime.Gosched()
+		batch = w.next(l, len(batch))
 	}
 }
 
-// waiting is the first step and those that wait behind it, up to the bounds and to this connection's share of all that
-// is under way: one that takes everything leaves the others with nothing to do meanwhile.
-func (w *writer) waiting(first *pending) []*pending {
-	share := min((int(w.busy.Load())+1+len(w.queue)+w.writers-1)/w.writers, batchSteps)
-	batch := make([]*pending, 1, share)
-	batch[0] = first
-	defer func() { w.busy.Add(int64(len(batch))) }()
-	for size := first.size(); len(batch) < share && size < batchBytes; {
-		select {
-		case p := <-w.queue:
-			batch = append(batch, p)
-			size += p.size()
-		default:
-			return batch
-		}
+// next is what a lane inserts after so many steps; when nothing waits, the lane is idle.
+func (w *writer) next(l *lane, steps int) []*pending {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy -= steps
+	if len(w.waiting) == 0 {
+		w.idle = append(w.idle, l)
+		return nil
 	}
+	return w.share()
+}
+
+// share takes what waits, up to the bounds and to one lane's part of all that is under way: one that takes everything
+// leaves the others with nothing to do meanwhile.
+func (w *writer) share() []*pending {
+	most := min((w.busy+len(w.waiting)+w.lanes-1)/w.lanes, batchSteps, len(w.waiting))
+	n := 0
+	for size := 0; n < most && (n == 0 || size < batchBytes); n++ {
+		size += w.waiting[n].size()
+	}
+	batch := slices.Clone(w.waiting[:n])
+	w.waiting = slices.Delete(w.waiting, 0, n)
+	w.busy += n
 	return batch
+}
+
+// close refuses what comes, and what waits.
+func (w *writer) close(why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = why
+	for _, p := range w.waiting {
+		p.answer <- why
+	}
+	w.waiting = nil
 }
 
 func (p *pending) size() int {
@@ -123,55 +176,33 @@ func (p *pending) size() int {
 }
 
 // insert appends a batch and answers each of its steps.
-func (w *writer) insert(ctx context.Context, args *steps, batch []*pending) {
-	// What has begun is finished, also while closing.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writerPatience)
-	defer cancel()
-	accepted, at, err := w.send(ctx, args, batch)
-	w.busy.Add(-int64(len(batch)))
-	var alone error
-	if err != nil {
-		// One bad row fails the statement: each is tried alone. A broken connection is everybody's.
-		if alone = errAlone; passing(err) {
-			alone = err
-		}
+func (w *writer) insert(ctx context.Context, l *lane, batch []*pending, alone bool) {
+	accepted, at, err := w.send(ctx, l, batch, alone)
+	if err != nil && !passing(err) {
+		err = errAlone // one bad row fails the statement; a broken connection is everybody's
 	}
-	for _, p := range batch {
-		if alone != nil {
-			p.answer <- result{err: alone}
-			continue
-		}
-		r := result{done: Committed{Entries: entriesOf(p.rows)}}
-		for i := range r.done.Entries {
-			// The database gives what it accepted in the order of the batch; a step goes in whole or not at all.
-			e := &r.done.Entries[i]
-			if len(accepted) == 0 || accepted[0].seq != e.Seq || accepted[0].session != e.Session {
-				r = result{err: errAlone}
-				break
-			}
-			e.At, accepted = accepted[0].at, accepted[1:]
-		}
-		if r.err == nil {
+	for i, p := range batch {
+		switch {
+		case err != nil:
+			p.answer <- err
+		case !accepted[i]:
+			p.answer <- errAlone
+		default:
 			p.claim.tip.set(p.after+int64(len(p.rows)), at)
+			p.answer <- nil
 		}
-		p.answer <- r
 	}
 }
 
-// accepted is an entry that is in the journal.
-type accepted struct {
-	session uuid.UUID
-	seq     int64
-	at      time.Time
-}
-
-// send gives the entries that were accepted, and the store's life at which the connection was there.
-func (w *writer) send(ctx context.Context, args *steps, batch []*pending) (done []accepted, at int64, err error) {
+// send says of each step whether it was accepted, and the store's life at which the connection was there.
+func (w *writer) send(ctx context.Context, l *lane, batch []*pending, alone bool) (accepted []bool, at int64, err error) {
 	conn, err := w.pool.Acquire(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer conn.Release()
+	ctx, over := expect(ctx, conn.Conn().PgConn().Conn(), writerPatience, alone)
+	defer over()
 	at = w.life.Load()
 	first := batch[0]
 	switch {
@@ -180,49 +211,59 @@ func (w *writer) send(ctx context.Context, args *steps, batch []*pending) (done 
 			if _, err := tx.Exec(ctx, "SELECT set_config('synchronous_commit', 'off', true)"); err != nil {
 				return err
 			}
-			done, err = appendSteps(ctx, tx.Conn(), args, batch, at)
+			accepted, err = appendSteps(ctx, tx.Conn(), &l.args, batch, at)
 			return err
 		})
 	case len(batch) == 1 && len(first.rows) == 1 && first.claim.tip.is(first.after, at):
-		done, err = appendOne(ctx, statement.New(conn), first)
+		accepted, err = appendOne(ctx, conn.Conn(), first)
 	default:
-		done, err = appendSteps(ctx, conn.Conn(), args, batch, at)
+		accepted, err = appendSteps(ctx, conn.Conn(), &l.args, batch, at)
 	}
-	return done, at, err
+	return accepted, at, err
 }
 
+// binaryForm is that of all parameters and columns of a statement.
+var binaryForm = []int16{pgx.BinaryFormatCode}
+
 // appendSteps is statement.Append with parameters that are bytes already.
-func appendSteps(ctx context.Context, conn *pgx.Conn, args *steps, batch []*pending, at int64) (done []accepted, err error) {
+func appendSteps(ctx context.Context, conn *pgx.Conn, args *steps, batch []*pending, at int64) (accepted []bool, err error) {
 	prepared, err := conn.Prepare(ctx, "append", statement.Append)
 	if err != nil {
 		return nil, err
 	}
-	binaryForm := []int16{pgx.BinaryFormatCode}
 	rows := conn.PgConn().ExecStatement(ctx, prepared, args.fill(batch, at), binaryForm, binaryForm)
-	done = make([]accepted, 0, args.body.count)
-	for rows.NextRow() {
-		v := rows.Values()
-		done = append(done, accepted{session: uuid.UUID(v[0]), seq: int64(binary.BigEndian.Uint64(v[1])), at: timeOf(v[2])})
+	accepted = make([]bool, len(batch))
+	for there := 0; rows.NextRow(); {
+		// The entries come in the order of the batch; a step goes in whole or not at all.
+		session, seq := uuid.UUID(rows.Values()[0]), int64(binary.BigEndian.Uint64(rows.Values()[1]))
+		for there < len(batch) && (batch[there].claim.Session != session || seq > batch[there].rows[len(batch[there].rows)-1].entry.Seq) {
+			there++
+		}
+		if there < len(batch) {
+			accepted[there] = true
+		}
 	}
 	_, err = rows.Close()
-	return done, err
+	return accepted, err
 }
 
-// timeOf reads the binary form of a timestamptz.
-func timeOf(v []byte) time.Time {
-	const year2000 = 946_684_800_000_000 // Postgres counts microseconds from there
-	return time.UnixMicro(year2000 + int64(binary.BigEndian.Uint64(v)))
-}
-
-// appendOne is what a session alone pays: no arrays to unpack.
-func appendOne(ctx context.Context, q *statement.Queries, p *pending) (done []accepted, err error) {
-	e := p.rows[0].entry
-	rows, err := q.AppendOne(ctx, statement.AppendOneParams{
-		SessionID: e.Session, Owner: p.claim.Executor, Fence: p.claim.Fence, Seq: e.Seq, Kind: int16(e.Kind),
-		SubmissionID: orNil(e.Submission), CallID: e.Call, Body: nonNil(p.rows[0].body),
-	})
-	for _, r := range rows {
-		done = append(done, accepted{session: r.SessionID, seq: r.Seq, at: r.At})
+// appendOne is what a session alone pays: no arrays to unpack, and nothing asked back.
+func appendOne(ctx context.Context, conn *pgx.Conn, p *pending) (accepted []bool, err error) {
+	prepared, err := conn.Prepare(ctx, "append one", statement.AppendOne)
+	if err != nil {
+		return nil, err
 	}
-	return done, err
+	e, number := p.rows[0].entry, binary.BigEndian
+	var submission, call []byte
+	if e.Submission != uuid.Nil {
+		submission = e.Submission[:]
+	}
+	if e.Call != "" {
+		call = []byte(e.Call)
+	}
+	tag, err := conn.PgConn().ExecStatement(ctx, prepared, [][]byte{
+		number.AppendUint64(nil, uint64(e.Seq)), number.AppendUint64(nil, uint64(p.claim.Fence)), number.AppendUint16(nil, uint16(e.Kind)),
+		submission, call, p.rows[0].body, e.Session[:], p.claim.Executor[:],
+	}, binaryForm, nil).Close()
+	return []bool{tag.RowsAffected() == 1}, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -138,8 +139,44 @@ func TestStepsThatShareAnInsertArriveAsTheyWere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(there, committed[i].Entries, protocmp.Transform()); diff != "" || len(there) != 2*(1+i%4) {
+		if diff := cmp.Diff(there, committed[i].Entries, protocmp.Transform(), cmpopts.IgnoreFields(journal.Entry{}, "At")); diff != "" || len(there) != 2*(1+i%4) {
 			t.Errorf("session %d has %d entries; what is there and what Commit gave differ (-there +given):\n%s", i, len(there), diff)
+		}
+	}
+}
+
+// A step that is under way is finished while the store closes; one that waits, or comes later, is refused.
+func TestClosingFinishesWhatHasBegun(t *testing.T) {
+	db := fresh(t)
+	s := db.open(t, store.Options{Writers: 1})
+	begun, waits, late := begin(t, s), begin(t, s), begin(t, s)
+	release := hold(t, db, "LOCK TABLE journal IN ACCESS EXCLUSIVE MODE")
+	results := make([]chan error, 2)
+	for i, u := range []*turn{begun, waits} {
+		results[i] = make(chan error, 1)
+		go func() { results[i] <- u.append(t.Context(), "x") }()
+		eventually(t, "the step is under way, or waits", func() bool { return waiting(t, db) == 1 && s.StepsQueued() == i })
+	}
+	closed := make(chan struct{})
+	go func() {
+		s.Close()
+		close(closed)
+	}()
+	if err := <-results[1]; !errors.Is(err, store.ErrClosing) {
+		t.Errorf("the step that waits: %v, want ErrClosing", err)
+	}
+	if err := late.append(t.Context(), "x"); !errors.Is(err, store.ErrClosing) {
+		t.Errorf("the step that comes later: %v, want ErrClosing", err)
+	}
+	release()
+	if err := <-results[0]; err != nil {
+		t.Errorf("the step that was under way: %v", err)
+	}
+	<-closed
+	again := db.open(t, store.Options{})
+	for want, u := range map[int]*turn{1: begun, 0: waits} {
+		if got := texts(t, again, u.claim.Session); len(got) != want {
+			t.Errorf("there is %q, want %d", got, want)
 		}
 	}
 }

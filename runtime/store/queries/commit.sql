@@ -19,15 +19,14 @@ INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body)
 SELECT e.session_id, e.seq, e.fence, e.kind, e.submission_id, e.call_id, e.body FROM e
 -- IS TRUE keeps this a look-up by hash: as a join, whose size no plan for all arrays can know, it would be a loop in a loop.
 WHERE (e.step IN (SELECT own.step FROM own)) IS TRUE
-RETURNING session_id, seq, at;
+RETURNING session_id, seq;
 
--- name: AppendOne :many
+-- name: AppendOne :execrows
 -- Append for one step of one entry whose owner has committed the one before, which is what a session alone has.
 INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body)
-SELECT s.id, @seq::bigint, @fence::bigint, @kind::smallint, sqlc.narg(submission_id)::uuid, nullif(@call_id::text, ''), @body::bytea
+SELECT s.id, @seq::bigint, @fence::bigint, @kind::smallint, sqlc.narg(submission_id)::uuid, sqlc.narg(call_id)::text, @body::bytea
 FROM sessions s WHERE s.id = @session_id::uuid AND s.owner = @owner::uuid AND s.fence = @fence::bigint
-FOR SHARE OF s SKIP LOCKED
-RETURNING session_id, seq, at;
+FOR SHARE OF s SKIP LOCKED;
 
 -- name: Hold :exec
 WITH own AS (SELECT 1 FROM sessions WHERE id = @id AND owner = @owner::uuid AND fence = @fence FOR SHARE)
@@ -37,15 +36,14 @@ SELECT must((SELECT count(*) FROM own) = 1, 'FF001', 'fenced');
 SELECT must(@after::bigint = (SELECT base_seq FROM sessions WHERE id = @id)
   OR EXISTS (SELECT 1 FROM journal WHERE session_id = @id AND seq = @after::bigint), 'FF005', 'gap');
 
--- name: AppendOwned :many
+-- name: AppendOwned :exec
 -- After Hold in the same transaction.
 INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body, blob_sha)
 SELECT @session_id::uuid, e.seq, @fence::bigint, e.kind, nullif(e.submission_id, '00000000-0000-0000-0000-000000000000'), nullif(e.call_id, ''), e.body, nullif(e.blob_sha, '')
 FROM (
   SELECT unnest(@seqs::bigint[]) AS seq, unnest(@kinds::smallint[]) AS kind, unnest(@submissions::uuid[]) AS submission_id,
     unnest(@calls::text[]) AS call_id, unnest(@bodies::bytea[]) AS body, unnest(@blobs::bytea[]) AS blob_sha
-) e
-RETURNING session_id, seq, at;
+) e;
 
 -- name: StoreBlobs :exec
 INSERT INTO blobs (tenant_id, sha, size, media_type, data)
@@ -60,7 +58,7 @@ SELECT unnest(@tenants::text[]), unnest(@shas::bytea[]), unnest(@sessions::uuid[
 ON CONFLICT DO NOTHING;
 
 -- name: EntriesAt :many
-SELECT seq, fence, kind, at, body, coalesce(blob_sha, '')::bytea AS blob_sha FROM journal
+SELECT seq, fence, kind, body, coalesce(blob_sha, '')::bytea AS blob_sha FROM journal
 WHERE session_id = @session_id AND seq > @after::bigint AND seq <= @upto::bigint ORDER BY seq;
 
 -- name: Owned :one

@@ -7,7 +7,6 @@ package statement
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -48,7 +47,7 @@ WITH own AS (
 INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body)
 SELECT e.session_id, e.seq, e.fence, e.kind, e.submission_id, e.call_id, e.body FROM e
 WHERE (e.step IN (SELECT own.step FROM own)) IS TRUE
-RETURNING session_id, seq, at
+RETURNING session_id, seq
 `
 
 type AppendParams struct {
@@ -70,7 +69,6 @@ type AppendParams struct {
 type AppendRow struct {
 	SessionID uuid.UUID
 	Seq       int64
-	At        time.Time
 }
 
 // Steps of many sessions in one statement. A step goes in when its owner still is the owner, under FOR SHARE: a weaker
@@ -101,7 +99,7 @@ func (q *Queries) Append(ctx context.Context, arg AppendParams) ([]AppendRow, er
 	var items []AppendRow
 	for rows.Next() {
 		var i AppendRow
-		if err := rows.Scan(&i.SessionID, &i.Seq, &i.At); err != nil {
+		if err := rows.Scan(&i.SessionID, &i.Seq); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -112,12 +110,11 @@ func (q *Queries) Append(ctx context.Context, arg AppendParams) ([]AppendRow, er
 	return items, nil
 }
 
-const AppendOne = `-- name: AppendOne :many
+const AppendOne = `-- name: AppendOne :execrows
 INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body)
-SELECT s.id, $1::bigint, $2::bigint, $3::smallint, $4::uuid, nullif($5::text, ''), $6::bytea
+SELECT s.id, $1::bigint, $2::bigint, $3::smallint, $4::uuid, $5::text, $6::bytea
 FROM sessions s WHERE s.id = $7::uuid AND s.owner = $8::uuid AND s.fence = $2::bigint
 FOR SHARE OF s SKIP LOCKED
-RETURNING session_id, seq, at
 `
 
 type AppendOneParams struct {
@@ -125,21 +122,15 @@ type AppendOneParams struct {
 	Fence        int64
 	Kind         int16
 	SubmissionID *uuid.UUID
-	CallID       string
+	CallID       *string
 	Body         []byte
 	SessionID    uuid.UUID
 	Owner        uuid.UUID
 }
 
-type AppendOneRow struct {
-	SessionID uuid.UUID
-	Seq       int64
-	At        time.Time
-}
-
 // Append for one step of one entry whose owner has committed the one before, which is what a session alone has.
-func (q *Queries) AppendOne(ctx context.Context, arg AppendOneParams) ([]AppendOneRow, error) {
-	rows, err := q.db.Query(ctx, AppendOne,
+func (q *Queries) AppendOne(ctx context.Context, arg AppendOneParams) (int64, error) {
+	result, err := q.db.Exec(ctx, AppendOne,
 		arg.Seq,
 		arg.Fence,
 		arg.Kind,
@@ -150,31 +141,18 @@ func (q *Queries) AppendOne(ctx context.Context, arg AppendOneParams) ([]AppendO
 		arg.Owner,
 	)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	defer rows.Close()
-	var items []AppendOneRow
-	for rows.Next() {
-		var i AppendOneRow
-		if err := rows.Scan(&i.SessionID, &i.Seq, &i.At); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return result.RowsAffected(), nil
 }
 
-const AppendOwned = `-- name: AppendOwned :many
+const AppendOwned = `-- name: AppendOwned :exec
 INSERT INTO journal (session_id, seq, fence, kind, submission_id, call_id, body, blob_sha)
 SELECT $1::uuid, e.seq, $2::bigint, e.kind, nullif(e.submission_id, '00000000-0000-0000-0000-000000000000'), nullif(e.call_id, ''), e.body, nullif(e.blob_sha, '')
 FROM (
   SELECT unnest($3::bigint[]) AS seq, unnest($4::smallint[]) AS kind, unnest($5::uuid[]) AS submission_id,
     unnest($6::text[]) AS call_id, unnest($7::bytea[]) AS body, unnest($8::bytea[]) AS blob_sha
 ) e
-RETURNING session_id, seq, at
 `
 
 type AppendOwnedParams struct {
@@ -188,15 +166,9 @@ type AppendOwnedParams struct {
 	Blobs       [][]byte
 }
 
-type AppendOwnedRow struct {
-	SessionID uuid.UUID
-	Seq       int64
-	At        time.Time
-}
-
 // After Hold in the same transaction.
-func (q *Queries) AppendOwned(ctx context.Context, arg AppendOwnedParams) ([]AppendOwnedRow, error) {
-	rows, err := q.db.Query(ctx, AppendOwned,
+func (q *Queries) AppendOwned(ctx context.Context, arg AppendOwnedParams) error {
+	_, err := q.db.Exec(ctx, AppendOwned,
 		arg.SessionID,
 		arg.Fence,
 		arg.Seqs,
@@ -206,22 +178,7 @@ func (q *Queries) AppendOwned(ctx context.Context, arg AppendOwnedParams) ([]App
 		arg.Bodies,
 		arg.Blobs,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []AppendOwnedRow
-	for rows.Next() {
-		var i AppendOwnedRow
-		if err := rows.Scan(&i.SessionID, &i.Seq, &i.At); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return err
 }
 
 const ClaimSlot = `-- name: ClaimSlot :exec
@@ -302,7 +259,7 @@ func (q *Queries) EndExec(ctx context.Context, arg EndExecParams) error {
 }
 
 const EntriesAt = `-- name: EntriesAt :many
-SELECT seq, fence, kind, at, body, coalesce(blob_sha, '')::bytea AS blob_sha FROM journal
+SELECT seq, fence, kind, body, coalesce(blob_sha, '')::bytea AS blob_sha FROM journal
 WHERE session_id = $1 AND seq > $2::bigint AND seq <= $3::bigint ORDER BY seq
 `
 
@@ -316,7 +273,6 @@ type EntriesAtRow struct {
 	Seq     int64
 	Fence   int64
 	Kind    int16
-	At      time.Time
 	Body    []byte
 	BlobSha []byte
 }
@@ -334,7 +290,6 @@ func (q *Queries) EntriesAt(ctx context.Context, arg EntriesAtParams) ([]Entries
 			&i.Seq,
 			&i.Fence,
 			&i.Kind,
-			&i.At,
 			&i.Body,
 			&i.BlobSha,
 		); err != nil {
