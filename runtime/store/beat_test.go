@@ -84,7 +84,7 @@ func TestWhoCouldNotBeatJudgesNobodyAtOnce(t *testing.T) {
 	}
 	elapse := func(d time.Duration) {
 		clock.elapse(d)
-		db.exec(t, fmt.Sprintf("UPDATE executors SET beat_at = beat_at - interval '%d minutes'", int(d.Minutes())))
+		db.Elapse(t, d)
 	}
 	elapse(2 * time.Hour)
 	beat(other)

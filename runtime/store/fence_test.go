@@ -167,11 +167,7 @@ func TestBusyDeadOwnerIsTakenOver(t *testing.T) {
 	db := fresh(t)
 	s := db.open(t, store.Options{})
 	u := begin(t, s)
-	db.exec(t, "UPDATE executors SET beat_at = beat_at - interval '1 hour'")
-	e, err := s.Register(t.Context(), "here", "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := survivor(t, db, s)
 	db.with(t, func(ctx context.Context, conn *pgx.Conn) error {
 		tx, err := conn.Begin(ctx)
 		if err != nil {

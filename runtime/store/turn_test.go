@@ -44,6 +44,20 @@ func begin(t testing.TB, s *store.Store) *turn {
 	return &turn{store: s, claim: claims[0], last: 1}
 }
 
+// survivor is an executor that has lived on while all others died.
+func survivor(t testing.TB, db database, s *store.Store) *store.Executor {
+	t.Helper()
+	e, err := s.Register(t.Context(), "here", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Elapse(t, 2*time.Hour)
+	if err := s.Beat(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
 // append commits one entry.
 func (u *turn) append(ctx context.Context, text string) error {
 	_, err := u.store.Commit(ctx, u.claim, store.Step{After: u.last, Entries: []journal.Entry{{Body: delta(text)}}})

@@ -124,9 +124,8 @@ var appendCases = []testCase{
 			turns[i] = w.begin()
 		}
 		stale := turns[0]
-		w.kill()
 		taken := 0
-		for e := w.executor(); taken < sessions; {
+		for e := w.kill(); taken < sessions; {
 			claims, err := w.Claim(w.Context(), e, sessions)
 			w.ok(err)
 			for _, c := range claims {

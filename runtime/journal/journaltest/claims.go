@@ -74,6 +74,33 @@ var claimCases = []testCase{
 			w.Errorf("taken over as %+v", next.claim)
 		}
 	}},
+	{name: "who starts after a silence judges nobody at once", run: func(w *world) {
+		suspect := w.begin().takeOver()
+		running := w.begin()
+		w.db.Elapse(w, time.Hour) // it may be the database that was away
+		e := w.executor()
+		for range 3 {
+			w.claimNone(w, e)
+			w.db.Elapse(w, 3*time.Second)
+			w.ok(w.Beat(w.Context(), e))
+		}
+		running.must(nil, answer("still here"))
+		suspect.must(nil, answer("still here"))
+		claims, err := w.Claim(w.Context(), e, 10)
+		if w.ok(err); len(claims) != 2 {
+			w.Errorf("claims after three fifths of a lease: %+v", claims)
+		}
+	}},
+	{name: "who is killed and started again takes over as soon as the lease ends", run: func(w *world) {
+		t := w.begin()
+		e := w.executor()
+		for range 5 {
+			w.claimNone(w, e)
+			w.db.Elapse(w, 3*time.Second)
+			w.ok(w.Beat(w.Context(), e))
+		}
+		w.claimOne(w, e, t.id)
+	}},
 	// dbos-inc/dbos-transact-py#716, #804, #742: a restarted process with its old id believes it still owns.
 	{name: "a restarted replica is somebody else", run: func(w *world) {
 		a, b := w.executor(), w.executor()

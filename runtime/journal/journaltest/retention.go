@@ -86,7 +86,7 @@ var retentionCases = []testCase{
 		if w.ok(err); now.Parent != f.id {
 			w.Errorf("session is %+v", now)
 		}
-		c := w.claimOne(w, w.executor(), g.id)
+		c := w.claimOne(w, w.kill(), g.id)
 		g.claim = c
 		g.accept()
 		w.index()

@@ -110,17 +110,20 @@ func (w *world) begin() *turn {
 	return t
 }
 
-// kill lets the owner of a turn die: its beats have stopped long ago. Executors of other turns die with it, unless they beat.
-func (w *world) kill() {
+// kill lets the owner of a turn die: its beats have stopped long ago. Executors of other turns die with it, unless they beat. The
+// one that it gives has lived all the time.
+func (w *world) kill() *store.Executor {
 	w.Helper()
+	e := w.executor()
 	w.db.Elapse(w, time.Hour)
+	w.ok(w.Beat(w.Context(), e))
+	return e
 }
 
-// takeOver claims the turn's session from its dead owner with a fresh executor.
+// takeOver claims the turn's session from its dead owner with another executor.
 func (t *turn) takeOver() *turn {
 	t.Helper()
-	t.kill()
-	c := t.claimOne(t, t.executor(), t.id)
+	c := t.claimOne(t, t.kill(), t.id)
 	if !c.TookOver {
 		t.Fatalf("claim %+v does not say that it took over", c)
 	}

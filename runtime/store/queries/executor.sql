@@ -51,12 +51,12 @@ RETURNING s.id, s.tenant_id, s.agent, s.fence, s.base_seq,
   coalesce(extract(epoch FROM clock_timestamp() - pick.parked_at), 0)::float8 AS parked_s;
 
 -- name: ClaimDead :many
--- Sessions of owners that have not beaten for ttl_s by the database's clock, while the judge has: where both have not, the
--- database may have been away. The update holds only for the fence that was judged. Over the submission of a suspect this
--- would be the second owner to die, or a later one.
+-- Sessions of owners that have not beaten for ttl_s by the database's clock, while the judge has for three fifths of it: where
+-- both have not, or the judge did not live yet, the database may have been away. The update holds only for the fence that was
+-- judged. Over the submission of a suspect this would be the second owner to die, or a later one.
 WITH dead AS (
   SELECT e.id FROM executors e, executors me WHERE me.id = @owner::uuid AND e.beat_at < clock_timestamp() - make_interval(secs => @ttl_s::float8)
-    AND e.beat_at < me.beat_at - make_interval(secs => @ttl_s::float8) * 0.6
+    AND greatest(e.beat_at, me.started_at) < me.beat_at - make_interval(secs => @ttl_s::float8) * 0.6
 ), pick AS (
   SELECT s.id, s.fence FROM sessions s JOIN dead d ON d.id = s.owner
   WHERE s.state = 3
@@ -72,7 +72,8 @@ RETURNING s.id, s.tenant_id, s.agent, s.fence, s.base_seq;
 -- cap, most is 1.
 WITH dead AS (
   SELECT e.id FROM executors e, executors me WHERE @judges::boolean AND me.id = @owner::uuid
-    AND e.beat_at < clock_timestamp() - make_interval(secs => @ttl_s::float8) AND e.beat_at < me.beat_at - make_interval(secs => @ttl_s::float8) * 0.6
+    AND e.beat_at < clock_timestamp() - make_interval(secs => @ttl_s::float8)
+    AND greatest(e.beat_at, me.started_at) < me.beat_at - make_interval(secs => @ttl_s::float8) * 0.6
 ), pick AS (
   SELECT s.id, s.fence, s.state, s.parked_at
   FROM submissions r JOIN sessions s ON s.id = r.session_id
@@ -90,7 +91,7 @@ RETURNING s.id, s.tenant_id, s.agent, s.fence, (pick.state = 3)::boolean AS died
 -- name: DeadLeft :one
 SELECT s.id, s.fence FROM sessions s JOIN executors e ON e.id = s.owner JOIN executors me ON me.id = @owner::uuid
 WHERE s.state = 3 AND e.beat_at < clock_timestamp() - make_interval(secs => @ttl_s::float8)
-  AND e.beat_at < me.beat_at - make_interval(secs => @ttl_s::float8) * 0.6
+  AND greatest(e.beat_at, me.started_at) < me.beat_at - make_interval(secs => @ttl_s::float8) * 0.6
   AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts >= @upto::integer AND r.state IN (2, 4))
 ORDER BY s.touched_at LIMIT 1;
 

@@ -78,7 +78,7 @@ func (q *Queries) ClaimBusyDead(ctx context.Context, arg ClaimBusyDeadParams) ([
 const ClaimDead = `-- name: ClaimDead :many
 WITH dead AS (
   SELECT e.id FROM executors e, executors me WHERE me.id = $1::uuid AND e.beat_at < clock_timestamp() - make_interval(secs => $2::float8)
-    AND e.beat_at < me.beat_at - make_interval(secs => $2::float8) * 0.6
+    AND greatest(e.beat_at, me.started_at) < me.beat_at - make_interval(secs => $2::float8) * 0.6
 ), pick AS (
   SELECT s.id, s.fence FROM sessions s JOIN dead d ON d.id = s.owner
   WHERE s.state = 3
@@ -104,9 +104,9 @@ type ClaimDeadRow struct {
 	BaseSeq  int64
 }
 
-// Sessions of owners that have not beaten for ttl_s by the database's clock, while the judge has: where both have not, the
-// database may have been away. The update holds only for the fence that was judged. Over the submission of a suspect this
-// would be the second owner to die, or a later one.
+// Sessions of owners that have not beaten for ttl_s by the database's clock, while the judge has for three fifths of it: where
+// both have not, or the judge did not live yet, the database may have been away. The update holds only for the fence that was
+// judged. Over the submission of a suspect this would be the second owner to die, or a later one.
 func (q *Queries) ClaimDead(ctx context.Context, arg ClaimDeadParams) ([]ClaimDeadRow, error) {
 	rows, err := q.db.Query(ctx, ClaimDead, arg.Owner, arg.TtlS, arg.Most)
 	if err != nil {
@@ -253,7 +253,8 @@ func (q *Queries) ClaimReadyCapped(ctx context.Context, arg ClaimReadyCappedPara
 const ClaimSuspects = `-- name: ClaimSuspects :many
 WITH dead AS (
   SELECT e.id FROM executors e, executors me WHERE $2::boolean AND me.id = $1::uuid
-    AND e.beat_at < clock_timestamp() - make_interval(secs => $3::float8) AND e.beat_at < me.beat_at - make_interval(secs => $3::float8) * 0.6
+    AND e.beat_at < clock_timestamp() - make_interval(secs => $3::float8)
+    AND greatest(e.beat_at, me.started_at) < me.beat_at - make_interval(secs => $3::float8) * 0.6
 ), pick AS (
   SELECT s.id, s.fence, s.state, s.parked_at
   FROM submissions r JOIN sessions s ON s.id = r.session_id
@@ -328,7 +329,7 @@ func (q *Queries) ClaimSuspects(ctx context.Context, arg ClaimSuspectsParams) ([
 const DeadLeft = `-- name: DeadLeft :one
 SELECT s.id, s.fence FROM sessions s JOIN executors e ON e.id = s.owner JOIN executors me ON me.id = $1::uuid
 WHERE s.state = 3 AND e.beat_at < clock_timestamp() - make_interval(secs => $2::float8)
-  AND e.beat_at < me.beat_at - make_interval(secs => $2::float8) * 0.6
+  AND greatest(e.beat_at, me.started_at) < me.beat_at - make_interval(secs => $2::float8) * 0.6
   AND NOT EXISTS (SELECT 1 FROM submissions r WHERE r.session_id = s.id AND r.attempts >= $3::integer AND r.state IN (2, 4))
 ORDER BY s.touched_at LIMIT 1
 `
