@@ -74,10 +74,10 @@ func (s *Store) persist(ctx context.Context, c Claim, step Step, rows []row) err
 			switch {
 			case there:
 				return nil
-			case readErr != nil && !passing(readErr):
-				return readErr
+			case readErr != nil && (passing(readErr) || ctx.Err() != nil):
+				again = true // the context's cause is no answer
 			case readErr != nil:
-				again = true
+				return readErr
 			}
 		}
 		if !again {

@@ -84,8 +84,23 @@ func (w *writer) append(ctx context.Context, c Claim, step Step, rows []row) err
 	case err := <-p.answer:
 		return err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		if w.withdraw(p) {
+			return context.Cause(ctx)
+		}
+		return errors.Join(ErrOutcomeUnknown, context.Cause(ctx))
 	}
+}
+
+// withdraw takes back a step that still waits.
+func (w *writer) withdraw(p *pending) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := slices.Index(w.waiting, p)
+	if at < 0 {
+		return false
+	}
+	w.waiting = slices.Delete(w.waiting, at, at+1)
+	return true
 }
 
 // enter gives a lane to insert the step over, or lets it wait when all are taken. alone says that no other is.

@@ -181,6 +181,65 @@ func TestClosingFinishesWhatHasBegun(t *testing.T) {
 	}
 }
 
+// A step that still waits when its context ends is taken back; of one that is under way nobody can say.
+func TestStepThatNobodyWantsAnyMoreIsNotAppended(t *testing.T) {
+	const lock = "LOCK TABLE journal IN ACCESS EXCLUSIVE MODE"
+	db := fresh(t)
+	s := db.open(t, store.Options{Writers: 1})
+	turns := []*turn{begin(t, s), begin(t, s), begin(t, s), begin(t, s)}
+	results, cancels := make([]chan error, len(turns)), make([]context.CancelCauseFunc, len(turns))
+	commit := func(i int, underWay func() bool) {
+		var ctx context.Context
+		ctx, cancels[i] = context.WithCancelCause(t.Context())
+		results[i] = make(chan error, 1)
+		go func() { results[i] <- turns[i].append(ctx, "x") }()
+		eventually(t, fmt.Sprintf("step %d is under way, or waits", i), underWay)
+	}
+	unknown := func(i int) {
+		t.Helper()
+		cancels[i](store.ErrLapsed)
+		if err := <-results[i]; !errors.Is(err, store.ErrOutcomeUnknown) {
+			t.Errorf("step %d, under way: %v, want ErrOutcomeUnknown", i, err)
+		}
+	}
+
+	if err := begin(t, s).append(t.Context(), "prepares the statement, which would let go of the lock in between"); err != nil {
+		t.Fatal(err)
+	}
+	release := hold(t, db, lock)
+	commit(0, func() bool { return waiting(t, db) == 1 })
+	commit(1, func() bool { return s.StepsQueued() == 1 })
+	cancels[1](store.ErrLapsed)
+	if err := <-results[1]; !errors.Is(err, store.ErrLapsed) || errors.Is(err, store.ErrOutcomeUnknown) {
+		t.Errorf("step 1, which waited: %v, want ErrLapsed", err)
+	}
+	commit(2, func() bool { return s.StepsQueued() == 1 })
+	again := make(chan func())
+	go func() { again <- hold(t, db, lock) }() // behind the first step, before the one that waits for it
+	eventually(t, "the lock is asked for again", func() (asked bool) {
+		db.with(t, func(ctx context.Context, conn *pgx.Conn) error {
+			return conn.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_locks
+				WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND mode = 'AccessExclusiveLock' AND NOT granted`).Scan(&asked)
+		})
+		return asked
+	})
+	release()
+	release = <-again
+	if err := <-results[0]; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "step 2 is under way", func() bool { return waiting(t, db) == 1 && s.StepsQueued() == 0 })
+	unknown(2)
+	release()
+	release = hold(t, db, lock)
+	commit(3, func() bool { return waiting(t, db) == 1 })
+	unknown(3)
+	release()
+	if got := texts(t, s, turns[1].claim.Session); len(got) != 0 {
+		t.Errorf("the step that was taken back is there: %q", got)
+	}
+}
+
 // What an owner has seen committed may be gone when another server answers: it looks again whether its last entry is there.
 func TestEntryThatTheServerLostIsMissed(t *testing.T) {
 	for name, next := range map[string]func(*turn, context.Context) error{
