@@ -2,7 +2,9 @@ package telemetry
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 )
@@ -20,7 +23,8 @@ func unset(t *testing.T) {
 	for _, name := range []string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
 		"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_TRACES_EXPORTER", "OTEL_SDK_DISABLED", "OTEL_TRACES_SAMPLER",
-		"OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME",
+		"OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BSP_MAX_QUEUE_SIZE",
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
 	} {
 		t.Setenv(name, "")
 	}
@@ -132,6 +136,97 @@ func TestCollectorsTroubleIsToldOnce(t *testing.T) {
 	if !slices.Equal(told, []string{"the collector takes no spans", "the collector takes spans again"}) {
 		t.Errorf("told was %q", told)
 	}
+}
+
+// deaf is a collector that takes what is sent and does not answer before it is let.
+type deaf struct {
+	*httptest.Server
+	// asked and gone have an element for each request that came, and for each whose sender did not wait for the answer.
+	asked, gone chan struct{}
+	answer      chan struct{}
+}
+
+// newDeaf gives traces that go to one, each span in a request of its own, four at most in the queue, by a client that waits for ever.
+func newDeaf(t *testing.T) (*deaf, *Traces) {
+	t.Helper()
+	unset(t)
+	c := &deaf{asked: make(chan struct{}, 10_000), gone: make(chan struct{}, 10_000), answer: make(chan struct{})}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // before that nobody notices that the sender goes
+		c.asked <- struct{}{}
+		select {
+		case <-c.answer:
+		case <-r.Context().Done():
+			c.gone <- struct{}{}
+		}
+	}))
+	t.Cleanup(c.Server.CloseClientConnections)
+	for name, value := range map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL, "OTEL_EXPORTER_OTLP_TIMEOUT": "3600000", "OTEL_BSP_EXPORT_TIMEOUT": "3600000",
+		"OTEL_BSP_MAX_QUEUE_SIZE": "4", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "1",
+	} {
+		t.Setenv(name, value)
+	}
+	traces, err := Start(t.Context(), "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, traces
+}
+
+// span makes one and ends it.
+func (t *Traces) span(ctx context.Context) {
+	_, span := t.Tracer("test").Start(ctx, "x")
+	span.End()
+}
+
+// soon fails the test when something does not happen within a minute.
+func soon(t *testing.T, what string, happens <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-happens:
+	case <-time.After(time.Minute):
+		t.Fatalf("not within a minute: %s", what)
+	}
+}
+
+// While a collector does not answer, spans end at once, and of those that cannot wait in the queue nothing is kept.
+func TestSpansForADeafCollectorAreDropped(t *testing.T) {
+	collector, traces := newDeaf(t)
+	traces.span(t.Context())
+	soon(t, "the first span is sent", collector.asked)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 1000 {
+			traces.span(t.Context())
+		}
+	}()
+	soon(t, "the others end", ended)
+	close(collector.answer)
+	if err := traces.sent.ForceFlush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	traces.Close()
+	if n := len(collector.asked); n != 4 {
+		t.Errorf("%d spans were kept, the queue has room for 4", n)
+	}
+}
+
+// A stop gives up on a collector that does not answer, and leaves no request behind.
+func TestStopDoesNotWaitForADeafCollector(t *testing.T) {
+	collector, traces := newDeaf(t)
+	for range 3 {
+		traces.span(t.Context())
+	}
+	soon(t, "the first span is sent", collector.asked)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		traces.Close()
+	}()
+	soon(t, "the stop ends", closed)
+	soon(t, "the request is cut off", collector.gone)
 }
 
 func TestLogNamesTheSpan(t *testing.T) {
