@@ -37,10 +37,18 @@ func TestWhatIsOldGoesWhenItIsNotToBeKept(t *testing.T) {
 	if there, _ := kept(t, url, idle); !there {
 		t.Fatal("a session went that is young enough")
 	}
-	// The next pass is due.
+
+	// One pass a minute, whoever makes it.
+	shorter := func(c *Config) { c.KeepSessions = 24 * time.Hour }
+	early := startReplicaOn(t, url, "", shorter)
+	early.submit(busy, "say: once more")
+	early.stop()
+	if there, _ := kept(t, url, idle); !there {
+		t.Fatal("a replica made a pass that was not due")
+	}
 	rewind(t, url, time.Hour)
 
-	fourth := startReplicaOn(t, url, "", func(c *Config) { c.KeepSessions = 24 * time.Hour })
+	fourth := startReplicaOn(t, url, "", shorter)
 	fourth.soon("the old session goes", func() bool { there, _ := kept(t, url, idle); return !there })
 	fourth.stop()
 	if there, _ := kept(t, url, busy); !there {

@@ -44,6 +44,25 @@ func TestEntriesAreInTheirMonth(t *testing.T) {
 	}
 }
 
+// Replicas that tidy at once make a month that is missing, and drop an empty one, once; none of them fails.
+func TestMonthsAreOneReplicasAtATime(t *testing.T) {
+	db := fresh(t)
+	replicas := []*store.Store{db.open(t, store.Options{}), db.open(t, store.Options{}), db.open(t, store.Options{}), db.open(t, store.Options{})}
+	for range 10 {
+		db.exec(t, "SELECT journal_month('2020-01-15')")
+		db.exec(t, "DO $$ BEGIN EXECUTE format('DROP TABLE journal_%s', to_char((now() + interval '1 month') AT TIME ZONE 'UTC', 'YYYYMM')); END $$")
+		var wait sync.WaitGroup
+		for _, s := range replicas {
+			wait.Go(func() {
+				if err := s.Tidy(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+	}
+}
+
 // Old months go when they are empty, and only then.
 func TestEmptyMonthsGo(t *testing.T) {
 	db := fresh(t)

@@ -2,6 +2,8 @@ package journaltest
 
 import (
 	"bytes"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
@@ -156,6 +158,28 @@ var retentionCases = []testCase{
 		w.db.Elapse(w, time.Hour)
 		if mine, err := w.Turn(w.Context(), "sweep", time.Hour); err != nil || !mine {
 			w.Errorf("an hour later: %v, %v", mine, err)
+		}
+	}},
+	{name: "of replicas that come at once one has the chore, the first time and later", run: func(w *world) {
+		replicas := []Store{w.Store, w.db.Open(w, store.Options{}), w.db.Open(w, store.Options{})}
+		for round := range 10 {
+			var mine atomic.Int64
+			var wait sync.WaitGroup
+			for i := range 4 * len(replicas) {
+				wait.Go(func() {
+					got, err := replicas[i%len(replicas)].Turn(w.Context(), "sweep", time.Hour)
+					if err != nil {
+						w.Error(err)
+					}
+					if got {
+						mine.Add(1)
+					}
+				})
+			}
+			if wait.Wait(); mine.Load() != 1 {
+				w.Fatalf("round %d: %d have it", round, mine.Load())
+			}
+			w.db.Elapse(w, time.Hour)
 		}
 	}},
 	{name: "erasure reaches copies", run: func(w *world) {

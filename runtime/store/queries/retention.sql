@@ -62,10 +62,11 @@ DELETE FROM blobs b WHERE (b.tenant_id, b.sha) IN (
   AND NOT EXISTS (SELECT 1 FROM blob_refs r WHERE r.tenant_id = b.tenant_id AND r.sha = b.sha);
 
 -- name: MakeMonths :exec
-SELECT journal_month(now()), journal_month(now() + interval '1 month');
+-- One caller at a time, here and below: a second one would fail on the table that the first one makes or drops.
+SELECT journal_month(now()), journal_month(now() + interval '1 month') WHERE pg_try_advisory_xact_lock(7205759403792793601);
 
 -- name: DropEmptyMonths :one
-SELECT journal_drop_empty(now() - interval '1 month')::integer;
+SELECT coalesce((SELECT journal_drop_empty(now() - interval '1 month') WHERE pg_try_advisory_xact_lock(7205759403792793601)), 0)::integer;
 
 -- name: EntryForErasure :one
 SELECT kind, body, submission_id, coalesce(call_id, '')::text AS call_id, coalesce(blob_sha, '')::bytea AS blob_sha FROM journal WHERE session_id = @session_id AND seq = @seq FOR UPDATE;

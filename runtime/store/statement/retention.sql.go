@@ -116,7 +116,7 @@ func (q *Queries) DeleteWords(ctx context.Context, sessionID uuid.UUID) error {
 }
 
 const DropEmptyMonths = `-- name: DropEmptyMonths :one
-SELECT journal_drop_empty(now() - interval '1 month')::integer
+SELECT coalesce((SELECT journal_drop_empty(now() - interval '1 month') WHERE pg_try_advisory_xact_lock(7205759403792793601)), 0)::integer
 `
 
 func (q *Queries) DropEmptyMonths(ctx context.Context) (int32, error) {
@@ -348,9 +348,10 @@ func (q *Queries) LockOldSession(ctx context.Context, arg LockOldSessionParams) 
 }
 
 const MakeMonths = `-- name: MakeMonths :exec
-SELECT journal_month(now()), journal_month(now() + interval '1 month')
+SELECT journal_month(now()), journal_month(now() + interval '1 month') WHERE pg_try_advisory_xact_lock(7205759403792793601)
 `
 
+// One caller at a time, here and below: a second one would fail on the table that the first one makes or drops.
 func (q *Queries) MakeMonths(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, MakeMonths)
 	return err
