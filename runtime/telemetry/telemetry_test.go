@@ -160,7 +160,10 @@ func newDeaf(t *testing.T) (*deaf, *Traces) {
 			c.gone <- struct{}{}
 		}
 	}))
-	t.Cleanup(c.Server.CloseClientConnections)
+	t.Cleanup(func() {
+		c.CloseClientConnections()
+		c.Close()
+	})
 	for name, value := range map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL, "OTEL_EXPORTER_OTLP_TIMEOUT": "3600000", "OTEL_BSP_EXPORT_TIMEOUT": "3600000",
 		"OTEL_BSP_MAX_QUEUE_SIZE": "4", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "1",
