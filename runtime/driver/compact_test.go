@@ -8,11 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/driver"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/model"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
 
 // narrow is a model that takes no request longer than limit, and sums up what it is asked to.
@@ -21,6 +23,9 @@ type narrow struct {
 	limit int
 	// sums answers requests for a summary; nil fails them.
 	sums model.Model
+	// holds are what the first requests for a summary wait for, one each; held says that one does.
+	holds chan (<-chan struct{})
+	held  chan struct{}
 
 	mu sync.Mutex
 	// asked are the texts of all requests, summaries those for a summary.
@@ -33,9 +38,19 @@ func (n *narrow) Ask(ctx context.Context, r model.Request, onDelta func(model.De
 	if err != nil {
 		return model.Answer{}, err
 	}
+	summary := strings.HasPrefix(r.System, "You sum up")
+	if summary && len(n.holds) > 0 {
+		until := <-n.holds
+		n.held <- struct{}{}
+		select {
+		case <-until:
+		case <-ctx.Done():
+			return model.Answer{}, context.Cause(ctx)
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if strings.HasPrefix(r.System, "You sum up") {
+	if summary {
 		n.summaries = append(n.summaries, string(text))
 		if n.sums == nil {
 			return model.Answer{}, errors.New("no summary today")
@@ -121,5 +136,46 @@ func TestConversationThatIsTooLongIsSummedUpOnce(t *testing.T) {
 				t.Errorf("asked at last: %.300q", last)
 			}
 		})
+	}
+}
+
+// An owner dies while its model sums up, and the next one looks at the session again while its own does: each asks once, and the
+// journal has one summary.
+func TestSummaryIsAskedForOnceAnOwner(t *testing.T) {
+	m := &narrow{
+		Model: scriptedModel(t, ""), limit: 9000, sums: scriptedModel(t, "say: KINGFISHER"), holds: make(chan (<-chan struct{}), 2), held: make(chan struct{}, 2),
+	}
+	never, soon := make(chan struct{}), make(chan struct{})
+	m.holds <- never
+	m.holds <- soon
+	r := newRigAsking(t, m, nil)
+	r.open = func(o *store.Options) { o.TTL = 400 * time.Millisecond }
+	stop := r.replica()
+	session := r.session()
+	r.settled(r.submit(session, "run: head -c 2500 /dev/zero | tr '\\0' a\nsay: first").ID)
+	stop()
+	work := r.submit(session, "# "+strings.Repeat("b", 7000)+"\nsay: second")
+	kill := r.owner()
+	<-m.held
+	kill()
+	r.replica()
+	<-m.held
+	// The owner has looked when it has taken it, and then it decides again.
+	for i := range 2 {
+		r.submit(session, "say: second", func(in *store.Input) { in.Policy = store.PolicyJoin })
+		r.soon("another input joins", func() bool {
+			entries, _ := r.history(session)
+			return count(entries, journal.KindInputAccepted) == 3+i
+		})
+	}
+	close(soon)
+	if now := r.settled(work.ID); now.Outcome != completed {
+		t.Fatalf("it ended as %s", now.Outcome)
+	}
+	entries, _ := r.history(session)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := count(entries, journal.KindCompaction); n != 1 || len(m.summaries) != 1 {
+		t.Errorf("the journal has %d summaries, the owner that lived asked %d times", n, len(m.summaries))
 	}
 }
