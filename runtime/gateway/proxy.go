@@ -282,16 +282,16 @@ func (p *proxy) tell(w http.ResponseWriter, r *http.Request, call store.Callback
 		return
 	}
 	defer p.room.Release(min(answerRoom, p.most))
-	call, err := p.store.Callback(r.Context(), call.Session, call.Call)
+	came, answer, err := p.store.CallbackAnswer(r.Context(), call.Session, call.Call)
 	if err != nil {
 		p.refuse(w, r, &refused{code: connect.CodeUnavailable, message: "the answer cannot be read now: try again", after: time.Second})
 		return
 	}
-	outcome := outcomes[call.Outcome]
+	outcome := outcomes[came]
 	w.Header().Set("Flyfleet-Outcome", outcome.word)
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(answerTime))
-	if err := write(w, call, outcome.status, outcome.word); err != nil {
+	if err := write(w, answer, outcome.status, outcome.word); err != nil {
 		return
 	}
 	if control.Flush() != nil {
@@ -311,16 +311,16 @@ func (p *proxy) refuse(w http.ResponseWriter, r *http.Request, why *refused) {
 	writeError(w, why.asError())
 }
 
-// answerRoom is what an answer takes on its way, beside its request.
+// answerRoom is what an answer takes on its way.
 const answerRoom = 8 << 20
 
-func write(w http.ResponseWriter, call store.Callback, status int, word string) error {
-	if len(call.Answer) == 0 {
+func write(w http.ResponseWriter, answer store.Answer, status int, word string) error {
+	if len(answer.Data) == 0 {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		return json.NewEncoder(w).Encode(map[string]string{"code": word, "message": strings.ToValidUTF8(string(call.Content), "\uFFFD")})
+		return json.NewEncoder(w).Encode(map[string]string{"code": word, "message": strings.ToValidUTF8(string(answer.Content), "\uFFFD")})
 	}
-	said, err := upstream.DecodeAnswer(call.Answer)
+	said, err := upstream.DecodeAnswer(answer.Data)
 	if err != nil {
 		return err
 	}

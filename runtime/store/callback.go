@@ -30,7 +30,7 @@ const (
 
 func (s CallbackState) String() string { return name(s, "asked", "taken", "answered") }
 
-// Callback is a call that a command asks for: what it asks in its bytes, and what came of it.
+// Callback is a call that a command asks for, and what it asks in its bytes. CallbackAnswer has what came of it.
 type Callback struct {
 	Session uuid.UUID
 	Exec    uuid.UUID
@@ -40,16 +40,11 @@ type Callback struct {
 	// Args are what a policy, a person and the digest of an approval look at; Body comes beside them.
 	Args, Body []byte
 	State      CallbackState
-	// Outcome, Content and Answer of an answered one: Content is the text of its result, Answer what the tool gave for the
-	// command alone.
-	Outcome         journalv1.ToolOutcome
-	Content, Answer []byte
 }
 
-func callbackOf(row statement.Callback) Callback {
+func callbackOf(row statement.GetCallbackRow) Callback {
 	return Callback{
-		Session: row.SessionID, Exec: row.ExecID, Call: row.CallID, Tool: row.Tool, Args: row.Args, Body: row.Body,
-		State: CallbackState(row.State), Outcome: journalv1.ToolOutcome(orZero(row.Outcome)), Content: row.Content, Answer: row.Answer,
+		Session: row.SessionID, Exec: row.ExecID, Call: row.CallID, Tool: row.Tool, Args: row.Args, Body: row.Body, State: CallbackState(row.State),
 	}
 }
 
@@ -84,7 +79,8 @@ func (a Ask) named() string {
 }
 
 // AskCall makes a call that a command asks for, or finds it, and wakes its session: the session's owner takes it up
-// (Asked, Step.Take). Who asks is for the caller to prove. ErrConflict: the name is another request's. ErrNotFound: the command
+// (Asked, Step.Take). What it gives has no Args and no Body: who waits for an answer does not hold on to them. Who asks is for the
+// caller to prove. ErrConflict: the name is another request's. ErrNotFound: the command
 // does not run. ErrBusy: it has asked for too much.
 func (s *Store) AskCall(ctx context.Context, a Ask) (Callback, error) {
 	var made Callback
@@ -112,7 +108,7 @@ func askCall(ctx context.Context, q *statement.Queries, a Ask) (Callback, error)
 	case err == nil && !bytes.Equal(there.Sha, sha):
 		return Callback{}, ErrConflict
 	case err == nil:
-		return callbackOf(there), nil
+		return Callback{Session: a.Session, Exec: a.Exec, Call: there.CallID, Tool: a.Tool, State: CallbackState(there.State)}, nil
 	case !errors.Is(err, pgx.ErrNoRows):
 		return Callback{}, err
 	}
@@ -130,7 +126,7 @@ func askCall(ctx context.Context, q *statement.Queries, a Ask) (Callback, error)
 	if count.Open >= int64(a.MostOpen) || count.Made >= int64(a.Most) {
 		return Callback{}, ErrBusy
 	}
-	made := Callback{Session: a.Session, Exec: a.Exec, Call: a.named(), Tool: a.Tool, Args: a.Args, Body: a.Body, State: CallbackAsked}
+	made := Callback{Session: a.Session, Exec: a.Exec, Call: a.named(), Tool: a.Tool, State: CallbackAsked}
 	if a.Name == "" {
 		made.Call = fmt.Sprintf("%s/d%s.%d", a.Exec, hex.EncodeToString(sha[:16]), count.Equal+1)
 	}
@@ -143,11 +139,12 @@ func askCall(ctx context.Context, q *statement.Queries, a Ask) (Callback, error)
 	return made, err
 }
 
-func sameCall(ctx context.Context, q *statement.Queries, a Ask, sha []byte) (statement.Callback, error) {
+func sameCall(ctx context.Context, q *statement.Queries, a Ask, sha []byte) (statement.NamedCallbackRow, error) {
 	if a.Name == "" {
-		return q.UntoldCallback(ctx, statement.UntoldCallbackParams{ExecID: a.Exec, Sha: sha})
+		row, err := q.UntoldCallback(ctx, statement.UntoldCallbackParams{ExecID: a.Exec, Sha: sha})
+		return statement.NamedCallbackRow(row), err
 	}
-	return q.GetCallback(ctx, statement.GetCallbackParams{SessionID: a.Session, CallID: a.named()})
+	return q.NamedCallback(ctx, statement.NamedCallbackParams{SessionID: a.Session, CallID: a.named()})
 }
 
 // Callback gives a call that a command asked for, or ErrNotFound.
@@ -168,6 +165,16 @@ func (s *Store) CallbackState(ctx context.Context, session uuid.UUID, call strin
 	return CallbackState(state), nil
 }
 
+// CallbackAnswer gives what came of a call that a command asked for: Content is the text of its result, Data what the tool gave for
+// the command alone. Before the answer all is empty.
+func (s *Store) CallbackAnswer(ctx context.Context, session uuid.UUID, call string) (journalv1.ToolOutcome, Answer, error) {
+	row, err := found(ask(ctx, s.query.CallbackAnswer, statement.CallbackAnswerParams{SessionID: session, CallID: call}))
+	if err != nil {
+		return 0, Answer{}, fmt.Errorf("call %s: %w", call, err)
+	}
+	return journalv1.ToolOutcome(orZero(row.Outcome)), Answer{Content: row.Content, Data: row.Answer}, nil
+}
+
 // CallbackTold says that the command has its answer: an equal request without a name is another call from now on.
 func (s *Store) CallbackTold(ctx context.Context, session uuid.UUID, call string) error {
 	if err := tell(ctx, s.query.CallbackTold, statement.CallbackToldParams{SessionID: session, CallID: call}); err != nil {
@@ -182,7 +189,7 @@ func (s *Store) Asked(ctx context.Context, c Claim, most int) ([]Callback, error
 	if err != nil {
 		return nil, fmt.Errorf("store: calls of session %s: %w", c.Session, err)
 	}
-	return each(rows, callbackOf), nil
+	return each(rows, func(row statement.AskedCallbacksRow) Callback { return callbackOf(statement.GetCallbackRow(row)) }), nil
 }
 
 // WakeWaiting wakes parked sessions that wait inside a command that runs, and that nobody has looked at for the given time:

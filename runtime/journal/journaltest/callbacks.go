@@ -52,14 +52,21 @@ var callbackCases = []testCase{
 		}, result(made.Call, journalv1.ToolOutcome_TOOL_OUTCOME_OK, []byte("said"))))
 		got, err := w.AskCall(w.Context(), ask)
 		w.ok(err)
-		if got.State != store.CallbackAnswered || got.Outcome != journalv1.ToolOutcome_TOOL_OUTCOME_OK || string(got.Content) != "said" || string(got.Answer) != "data\x00" {
-			w.Errorf("answered %+v", got)
+		if len(made.Args)+len(made.Body)+len(got.Args)+len(got.Body) > 0 {
+			w.Errorf("who waits for the answer is given the request: %+v, %+v", made, got)
+		}
+		outcome, answer, err := w.CallbackAnswer(w.Context(), t.id, got.Call)
+		w.ok(err)
+		if got.State != store.CallbackAnswered || outcome != journalv1.ToolOutcome_TOOL_OUTCOME_OK || string(answer.Content) != "said" || string(answer.Data) != "data\x00" {
+			w.Errorf("%+v is answered %s: %+v", got, outcome, answer)
 		}
 		entries := w.entries(t.id)
 		w.ok(w.Erase(w.Context(), tenant, t.id, entries[len(entries)-1].Seq, "asked for"))
 		got, err = w.Callback(w.Context(), t.id, made.Call)
-		if w.ok(err); len(got.Args)+len(got.Body)+len(got.Content)+len(got.Answer) > 0 {
-			w.Errorf("after the erasure: %+v", got)
+		w.ok(err)
+		_, answer, err = w.CallbackAnswer(w.Context(), t.id, made.Call)
+		if w.ok(err); len(got.Args)+len(got.Body)+len(answer.Content)+len(answer.Data) > 0 {
+			w.Errorf("after the erasure: %+v, %+v", got, answer)
 		}
 	}},
 	{name: "a name is one request's, and equal ones without a name are one until it is told", run: func(w *world) {
@@ -115,8 +122,10 @@ var callbackCases = []testCase{
 		w.ok(err)
 		t.exited(ask.Exec)
 		got, err := w.Callback(w.Context(), t.id, made.Call)
-		if w.ok(err); got.State != store.CallbackAnswered || got.Outcome != journalv1.ToolOutcome_TOOL_OUTCOME_CANCELLED {
-			w.Errorf("it is %+v", got)
+		w.ok(err)
+		outcome, _, err := w.CallbackAnswer(w.Context(), t.id, made.Call)
+		if w.ok(err); got.State != store.CallbackAnswered || outcome != journalv1.ToolOutcome_TOOL_OUTCOME_CANCELLED {
+			w.Errorf("it is %+v, %s", got, outcome)
 		}
 		ask.Name = "another"
 		_, err = w.AskCall(w.Context(), ask)
@@ -127,6 +136,8 @@ var callbackCases = []testCase{
 		w.db.Elapse(w, 2*time.Hour)
 		w.ok(w.Tidy(w.Context()))
 		_, err = w.Callback(w.Context(), t.id, made.Call)
+		w.is(err, store.ErrNotFound)
+		_, _, err = w.CallbackAnswer(w.Context(), t.id, made.Call)
 		w.is(err, store.ErrNotFound)
 	}},
 	{name: "who waits inside a command is woken now and then, who waits outside is not", run: func(w *world) {

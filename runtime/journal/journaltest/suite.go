@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
 
@@ -47,6 +48,7 @@ type Store interface {
 
 	AskCall(ctx context.Context, a store.Ask) (store.Callback, error)
 	Callback(ctx context.Context, session uuid.UUID, call string) (store.Callback, error)
+	CallbackAnswer(ctx context.Context, session uuid.UUID, call string) (journalv1.ToolOutcome, store.Answer, error)
 	CallbackTold(ctx context.Context, session uuid.UUID, call string) error
 	Asked(ctx context.Context, c store.Claim, most int) ([]store.Callback, error)
 	WakeWaiting(ctx context.Context, every time.Duration, most int) (int, error)

@@ -1,12 +1,19 @@
 -- name: GetCallback :one
-SELECT * FROM callbacks WHERE session_id = @session_id AND call_id = @call_id;
+SELECT session_id, exec_id, call_id, tool, args, body, state FROM callbacks WHERE session_id = @session_id AND call_id = @call_id;
 
 -- name: CallbackState :one
 SELECT state FROM callbacks WHERE session_id = @session_id AND call_id = @call_id;
 
+-- name: CallbackAnswer :one
+-- Without the request, which may be as large again.
+SELECT outcome, content, answer FROM callbacks WHERE session_id = @session_id AND call_id = @call_id;
+
+-- name: NamedCallback :one
+SELECT call_id, state, sha FROM callbacks WHERE session_id = @session_id AND call_id = @call_id;
+
 -- name: UntoldCallback :one
 -- An equal request without a name whose answer nobody has got yet.
-SELECT * FROM callbacks WHERE exec_id = @exec_id AND sha = @sha AND NOT named AND NOT told ORDER BY asked_at DESC LIMIT 1;
+SELECT call_id, state, sha FROM callbacks WHERE exec_id = @exec_id AND sha = @sha AND NOT named AND NOT told ORDER BY asked_at DESC LIMIT 1;
 
 -- name: CountCallbacks :one
 -- Of a command: all, those without an answer, and those that are equal and have no name.
@@ -21,7 +28,7 @@ INSERT INTO callbacks (session_id, call_id, exec_id, named, tool, args, body, sh
 VALUES (@session_id, @call_id, @exec_id, @named, @tool, @args, @body, @sha);
 
 -- name: AskedCallbacks :many
-SELECT * FROM callbacks WHERE session_id = @session_id AND state = 1 ORDER BY asked_at, call_id LIMIT @most;
+SELECT session_id, exec_id, call_id, tool, args, body, state FROM callbacks WHERE session_id = @session_id AND state = 1 ORDER BY asked_at, call_id LIMIT @most;
 
 -- name: TakeCallback :exec
 WITH taken AS (

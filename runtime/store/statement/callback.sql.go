@@ -36,7 +36,7 @@ func (q *Queries) AnswerCallback(ctx context.Context, arg AnswerCallbackParams) 
 }
 
 const AskedCallbacks = `-- name: AskedCallbacks :many
-SELECT session_id, call_id, exec_id, named, tool, args, body, sha, state, outcome, content, answer, told, asked_at, answered_at FROM callbacks WHERE session_id = $1 AND state = 1 ORDER BY asked_at, call_id LIMIT $2
+SELECT session_id, exec_id, call_id, tool, args, body, state FROM callbacks WHERE session_id = $1 AND state = 1 ORDER BY asked_at, call_id LIMIT $2
 `
 
 type AskedCallbacksParams struct {
@@ -44,31 +44,33 @@ type AskedCallbacksParams struct {
 	Most      int32
 }
 
-func (q *Queries) AskedCallbacks(ctx context.Context, arg AskedCallbacksParams) ([]Callback, error) {
+type AskedCallbacksRow struct {
+	SessionID uuid.UUID
+	ExecID    uuid.UUID
+	CallID    string
+	Tool      string
+	Args      []byte
+	Body      []byte
+	State     int16
+}
+
+func (q *Queries) AskedCallbacks(ctx context.Context, arg AskedCallbacksParams) ([]AskedCallbacksRow, error) {
 	rows, err := q.db.Query(ctx, AskedCallbacks, arg.SessionID, arg.Most)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Callback
+	var items []AskedCallbacksRow
 	for rows.Next() {
-		var i Callback
+		var i AskedCallbacksRow
 		if err := rows.Scan(
 			&i.SessionID,
-			&i.CallID,
 			&i.ExecID,
-			&i.Named,
+			&i.CallID,
 			&i.Tool,
 			&i.Args,
 			&i.Body,
-			&i.Sha,
 			&i.State,
-			&i.Outcome,
-			&i.Content,
-			&i.Answer,
-			&i.Told,
-			&i.AskedAt,
-			&i.AnsweredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -78,6 +80,29 @@ func (q *Queries) AskedCallbacks(ctx context.Context, arg AskedCallbacksParams) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const CallbackAnswer = `-- name: CallbackAnswer :one
+SELECT outcome, content, answer FROM callbacks WHERE session_id = $1 AND call_id = $2
+`
+
+type CallbackAnswerParams struct {
+	SessionID uuid.UUID
+	CallID    string
+}
+
+type CallbackAnswerRow struct {
+	Outcome *int16
+	Content []byte
+	Answer  []byte
+}
+
+// Without the request, which may be as large again.
+func (q *Queries) CallbackAnswer(ctx context.Context, arg CallbackAnswerParams) (CallbackAnswerRow, error) {
+	row := q.db.QueryRow(ctx, CallbackAnswer, arg.SessionID, arg.CallID)
+	var i CallbackAnswerRow
+	err := row.Scan(&i.Outcome, &i.Content, &i.Answer)
+	return i, err
 }
 
 const CallbackState = `-- name: CallbackState :one
@@ -203,7 +228,7 @@ func (q *Queries) ExecRuns(ctx context.Context, arg ExecRunsParams) (bool, error
 }
 
 const GetCallback = `-- name: GetCallback :one
-SELECT session_id, call_id, exec_id, named, tool, args, body, sha, state, outcome, content, answer, told, asked_at, answered_at FROM callbacks WHERE session_id = $1 AND call_id = $2
+SELECT session_id, exec_id, call_id, tool, args, body, state FROM callbacks WHERE session_id = $1 AND call_id = $2
 `
 
 type GetCallbackParams struct {
@@ -211,25 +236,27 @@ type GetCallbackParams struct {
 	CallID    string
 }
 
-func (q *Queries) GetCallback(ctx context.Context, arg GetCallbackParams) (Callback, error) {
+type GetCallbackRow struct {
+	SessionID uuid.UUID
+	ExecID    uuid.UUID
+	CallID    string
+	Tool      string
+	Args      []byte
+	Body      []byte
+	State     int16
+}
+
+func (q *Queries) GetCallback(ctx context.Context, arg GetCallbackParams) (GetCallbackRow, error) {
 	row := q.db.QueryRow(ctx, GetCallback, arg.SessionID, arg.CallID)
-	var i Callback
+	var i GetCallbackRow
 	err := row.Scan(
 		&i.SessionID,
-		&i.CallID,
 		&i.ExecID,
-		&i.Named,
+		&i.CallID,
 		&i.Tool,
 		&i.Args,
 		&i.Body,
-		&i.Sha,
 		&i.State,
-		&i.Outcome,
-		&i.Content,
-		&i.Answer,
-		&i.Told,
-		&i.AskedAt,
-		&i.AnsweredAt,
 	)
 	return i, err
 }
@@ -264,6 +291,28 @@ func (q *Queries) InsertCallback(ctx context.Context, arg InsertCallbackParams) 
 	return err
 }
 
+const NamedCallback = `-- name: NamedCallback :one
+SELECT call_id, state, sha FROM callbacks WHERE session_id = $1 AND call_id = $2
+`
+
+type NamedCallbackParams struct {
+	SessionID uuid.UUID
+	CallID    string
+}
+
+type NamedCallbackRow struct {
+	CallID string
+	State  int16
+	Sha    []byte
+}
+
+func (q *Queries) NamedCallback(ctx context.Context, arg NamedCallbackParams) (NamedCallbackRow, error) {
+	row := q.db.QueryRow(ctx, NamedCallback, arg.SessionID, arg.CallID)
+	var i NamedCallbackRow
+	err := row.Scan(&i.CallID, &i.State, &i.Sha)
+	return i, err
+}
+
 const TakeCallback = `-- name: TakeCallback :exec
 WITH taken AS (
   UPDATE callbacks SET state = 2 WHERE session_id = $1 AND call_id = $2 AND state = 1 RETURNING 1
@@ -282,7 +331,7 @@ func (q *Queries) TakeCallback(ctx context.Context, arg TakeCallbackParams) erro
 }
 
 const UntoldCallback = `-- name: UntoldCallback :one
-SELECT session_id, call_id, exec_id, named, tool, args, body, sha, state, outcome, content, answer, told, asked_at, answered_at FROM callbacks WHERE exec_id = $1 AND sha = $2 AND NOT named AND NOT told ORDER BY asked_at DESC LIMIT 1
+SELECT call_id, state, sha FROM callbacks WHERE exec_id = $1 AND sha = $2 AND NOT named AND NOT told ORDER BY asked_at DESC LIMIT 1
 `
 
 type UntoldCallbackParams struct {
@@ -290,27 +339,17 @@ type UntoldCallbackParams struct {
 	Sha    []byte
 }
 
+type UntoldCallbackRow struct {
+	CallID string
+	State  int16
+	Sha    []byte
+}
+
 // An equal request without a name whose answer nobody has got yet.
-func (q *Queries) UntoldCallback(ctx context.Context, arg UntoldCallbackParams) (Callback, error) {
+func (q *Queries) UntoldCallback(ctx context.Context, arg UntoldCallbackParams) (UntoldCallbackRow, error) {
 	row := q.db.QueryRow(ctx, UntoldCallback, arg.ExecID, arg.Sha)
-	var i Callback
-	err := row.Scan(
-		&i.SessionID,
-		&i.CallID,
-		&i.ExecID,
-		&i.Named,
-		&i.Tool,
-		&i.Args,
-		&i.Body,
-		&i.Sha,
-		&i.State,
-		&i.Outcome,
-		&i.Content,
-		&i.Answer,
-		&i.Told,
-		&i.AskedAt,
-		&i.AnsweredAt,
-	)
+	var i UntoldCallbackRow
+	err := row.Scan(&i.CallID, &i.State, &i.Sha)
 	return i, err
 }
 

@@ -32,24 +32,6 @@ type Approval struct {
 	ConsumedSeq  *int64
 }
 
-type Callback struct {
-	SessionID  uuid.UUID
-	CallID     string
-	ExecID     uuid.UUID
-	Named      bool
-	Tool       string
-	Args       []byte
-	Body       []byte
-	Sha        []byte
-	State      int16
-	Outcome    *int16
-	Content    []byte
-	Answer     []byte
-	Told       bool
-	AskedAt    time.Time
-	AnsweredAt *time.Time
-}
-
 type Exec struct {
 	ID        uuid.UUID
 	SessionID uuid.UUID
