@@ -38,6 +38,9 @@ type Options struct {
 	Runner string
 	// HostTools lends the host's shell and tools to images that have none.
 	HostTools bool
+	// Egress is what machines may reach on this computer, such as a runtime that they call back: nothing, unless named here. The
+	// process runner's machines reach it all anyway, where it really is.
+	Egress []runner.Egress
 	// Token is what clients must send; empty keeps the one in Dir, or makes one.
 	Token string
 	// Org is the slug of the one organization; empty keeps the one in Dir, or is "flylocal".
@@ -153,7 +156,7 @@ func (p *Platform) open(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return fmt.Errorf("flylocal: %w", err)
 	}
-	p.runner, err = pickRunner(ctx, o.Runner, runner.Config{StateDir: o.Dir, CacheDir: cache, HostTools: o.HostTools, Log: o.Log})
+	p.runner, err = pickRunner(ctx, o.Runner, runner.Config{StateDir: o.Dir, CacheDir: cache, HostTools: o.HostTools, Egress: o.Egress, Log: o.Log})
 	if err != nil {
 		return fmt.Errorf("flylocal: %w", err)
 	}

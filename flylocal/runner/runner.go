@@ -29,8 +29,20 @@ type Config struct {
 	CacheDir string
 	// HostTools lends the host's shell and tools, read-only, to images that have none.
 	HostTools bool
+	// Egress is what machines may reach outside their networks: nothing, unless named here. A runner whose machines are on the
+	// host's network does not look at it.
+	Egress []Egress
 	// Log takes one line an event; never nil.
 	Log *slog.Logger
+}
+
+// Egress lets machines reach one address of the host's network, and nothing else.
+type Egress struct {
+	// Inside is where machines connect, as "address:port"; an address of 127.0.0.0/8, ::1, or an fdaa: address that
+	// is not the machine's own.
+	Inside string
+	// Outside is where the platform connects for them, as "host:port".
+	Outside string
 }
 
 // Runner starts machines. All methods are safe for concurrent use.

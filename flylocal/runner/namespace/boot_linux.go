@@ -164,7 +164,7 @@ func (r *Runner) startRequest(spec runner.Spec) guest.Start {
 	for _, f := range spec.Files {
 		s.Files = append(s.Files, guest.File{Path: f.Path, Content: f.Content, Mode: f.Mode})
 	}
-	for _, e := range r.options.Egress {
+	for _, e := range r.cfg.Egress {
 		s.Egress = append(s.Egress, e.Inside)
 	}
 	return s

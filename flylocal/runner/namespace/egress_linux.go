@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/guest"
 )
 
@@ -16,7 +17,7 @@ import (
 const egressDialTimeout = 10 * time.Second
 
 // serveEgress connects to the named addresses for the machine until it is down.
-func (i *instance) serveEgress(egress []Egress, log *slog.Logger) {
+func (i *instance) serveEgress(egress []runner.Egress, log *slog.Logger) {
 	talk, err := i.open(guest.Request{Op: guest.OpEgress})
 	if err != nil {
 		return

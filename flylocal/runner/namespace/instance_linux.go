@@ -51,8 +51,8 @@ func newInstance(r *Runner, spec runner.Spec, c *child, talk *control.Conversati
 			r.cfg.Log.Warn("console", "machine", spec.MachineID, "error", err)
 		}
 	})
-	if len(r.options.Egress) > 0 {
-		helpers.Go(func() { i.serveEgress(r.options.Egress, r.cfg.Log) })
+	if len(r.cfg.Egress) > 0 {
+		helpers.Go(func() { i.serveEgress(r.cfg.Egress, r.cfg.Log) })
 	}
 	go i.watch(talk, &helpers)
 	return i

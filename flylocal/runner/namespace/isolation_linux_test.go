@@ -322,9 +322,10 @@ func TestEgressReachesTheNamedAddressOnly(t *testing.T) {
 	}
 	inside := []string{"127.0.0.1:9999", "[fdaa:0:9::3]:80"}
 	l := runnertest.NewLab(t, func(ctx context.Context, cfg runner.Config) (runner.Runner, error) {
-		return NewWith(ctx, cfg, Options{Egress: []Egress{
+		cfg.Egress = []runner.Egress{
 			{Inside: inside[0], Outside: outside[0].Addr().String()}, {Inside: inside[1], Outside: outside[0].Addr().String()},
-		}})
+		}
+		return New(ctx, cfg)
 	})
 	i := l.Serving(l.Spec("serve", "[::]:8080"))
 	for address, want := range map[string]int{inside[0]: 0, inside[1]: 0, outside[0].Addr().String(): 1, outside[1].Addr().String(): 1} {

@@ -28,17 +28,6 @@ type Options struct {
 	Level Level
 	// CopyRoots gives machines a copy of their image as root, as on kernels whose user namespaces have no overlay.
 	CopyRoots bool
-	// Egress is what machines may reach outside: nothing, unless named here.
-	Egress []Egress
-}
-
-// Egress lets machines reach one address of the host's network, and nothing else.
-type Egress struct {
-	// Inside is where machines connect, as "address:port"; an address of 127.0.0.0/8, ::1, or an fdaa: address that
-	// is not the machine's own.
-	Inside string
-	// Outside is where the platform connects for them, as "host:port".
-	Outside string
 }
 
 // Runner is the namespace runner.
@@ -66,7 +55,7 @@ func NewWith(ctx context.Context, cfg runner.Config, o Options) (*Runner, error)
 	if err := machineinit.Check(); err != nil {
 		return nil, err
 	}
-	for _, e := range o.Egress {
+	for _, e := range cfg.Egress {
 		if _, err := netip.ParseAddrPort(e.Inside); err != nil {
 			return nil, fmt.Errorf("egress address inside the machines: %w", err)
 		}
