@@ -291,7 +291,7 @@ func (p *proxy) tell(w http.ResponseWriter, r *http.Request, call store.Callback
 	w.Header().Set("Flyfleet-Outcome", outcome.word)
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(answerTime))
-	if err := write(w, answer, outcome.status, outcome.word); err != nil {
+	if err := write(w, r, answer, outcome.status, outcome.word); err != nil {
 		return
 	}
 	if control.Flush() != nil {
@@ -314,11 +314,19 @@ func (p *proxy) refuse(w http.ResponseWriter, r *http.Request, why *refused) {
 // answerRoom is what an answer takes on its way.
 const answerRoom = 8 << 20
 
-func write(w http.ResponseWriter, answer store.Answer, status int, word string) error {
+// write says how long the answer is, so that the command has its end with its last byte: otherwise that is sent when the request
+// is over, after the call was noted as told, and a command that misses it sends what would be another call.
+func write(w http.ResponseWriter, r *http.Request, answer store.Answer, status int, word string) error {
 	if len(answer.Data) == 0 {
+		text, err := json.Marshal(map[string]string{"code": word, "message": strings.ToValidUTF8(string(answer.Content), "\uFFFD")})
+		if err != nil {
+			return err
+		}
 		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
 		w.WriteHeader(status)
-		return json.NewEncoder(w).Encode(map[string]string{"code": word, "message": strings.ToValidUTF8(string(answer.Content), "\uFFFD")})
+		_, err = w.Write(append(text, '\n'))
+		return err
 	}
 	said, err := upstream.DecodeAnswer(answer.Data)
 	if err != nil {
@@ -331,8 +339,12 @@ func write(w http.ResponseWriter, answer store.Answer, status int, word string) 
 		// Nobody guesses what it is.
 		w.Header().Set("Content-Type", "application/octet-stream")
 	}
+	bodiless := r.Method == http.MethodHead || said.Status == http.StatusNoContent || said.Status == http.StatusNotModified
+	if !bodiless {
+		w.Header().Set("Content-Length", strconv.Itoa(len(said.Body)))
+	}
 	w.WriteHeader(said.Status)
-	if said.Status == http.StatusNoContent || said.Status == http.StatusNotModified {
+	if bodiless {
 		return nil
 	}
 	_, err = w.Write(said.Body)

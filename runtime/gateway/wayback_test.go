@@ -400,6 +400,33 @@ func TestCommandThatEndsWhileItsSessionIsParkedIsNoticed(t *testing.T) {
 	}
 }
 
+// An answer says how long it is: else its end is sent when its request is over, and a replica that dies before that leaves a command
+// that was told everything and has to ask again.
+func TestAnswerHasItsEndWithItsLastByte(t *testing.T) {
+	b := newBack(t, `, "policy": "allow", "rules": [{"path": "/denied", "policy": "deny"}]`)
+	b.reply = func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v2/full":
+			fmt.Fprint(w, "done")
+		case "/v2/none":
+			w.WriteHeader(http.StatusNoContent)
+		}
+	}
+	b.executor()
+	_, token, _, release := b.idle()
+	defer release()
+	for _, c := range []struct{ method, path, length string }{
+		{"POST", "/crm/full", "4"}, {"POST", "/crm/empty", "0"}, {"POST", "/crm/none", ""}, {"HEAD", "/crm/full", ""},
+	} {
+		if got := b.call(token, c.method, c.path, "", ""); got.header.Get("Content-Length") != c.length || got.outcome != "ok" {
+			t.Errorf("%s %s: %+v", c.method, c.path, got)
+		}
+	}
+	if got := b.call(token, "POST", "/crm/denied", "", ""); got.outcome != "denied" || got.header.Get("Content-Length") != fmt.Sprint(len(got.body)) {
+		t.Errorf("a denied call: %+v", got)
+	}
+}
+
 // An owner that dies while an upstream works: where keys are honoured the call is sent again under its key, else never.
 func TestOwnerThatDiesInACallSendsItOnce(t *testing.T) {
 	for name, c := range map[string]struct {
