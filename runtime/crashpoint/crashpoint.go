@@ -7,8 +7,10 @@
 //	submit.before, submit.after, claim.after,
 //	commit.before.<kind>, commit.after.<kind> for each kind of entry in a step (journal.Kind's names),
 //	commit.before.terminalize, commit.after.terminalize,
-//	decide.before, decide.after, park.before, park.after, release.after, output.after
+//	decide.before, decide.after, park.before, park.after, release.after, output.after,
+//	ask.before, ask.after, told.before, told.after (a command's call by the way back: its row, and the note that it has its answer)
 //
 // Points of the driver: model.answered (the answer is not committed), effect.before and effect.after (around a tool, whose
-// intent is committed and whose result is not), exec.start.before and exec.start.after (around the machine's start).
+// intent is committed and whose result is not), exec.start.before and exec.start.after (around the machine's start), serve.before and serve.after (effect's, of a call that
+// a command asks for).
 package crashpoint

@@ -4,7 +4,6 @@ package crashtest
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -117,26 +116,17 @@ func (x *trial) asker() *asker {
 // by the client's own library.
 func (a *asker) of(r *replica) {
 	a.x.t.Helper()
-	address := ""
-	a.x.soon(func() string { return "it does not serve:\n" + r.log.String() }, func() bool {
-		for line := range strings.Lines(r.log.String()) {
-			var said struct{ Msg, Address string }
-			if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "serving" {
-				address = said.Address
-			}
-		}
-		return address != ""
-	})
+	a.x.soon(func() string { return "it does not serve:\n" + r.log.String() }, func() bool { return r.address() != "" })
 	a.client = runtimev1connect.NewRuntimeServiceClient(&http.Client{
 		Transport: apikey.Transport{RoundTripper: &http.Transport{DisableKeepAlives: true}, Key: a.key},
-	}, "http://"+address)
+	}, "http://"+r.address())
 }
 
 func (x *trial) submitBy(a *asker) error {
 	ctx, cancel := context.WithTimeout(x.t.Context(), patience)
 	defer cancel()
 	made, err := a.client.Submit(ctx, connect.NewRequest(&runtimev1.SubmitRequest{
-		SessionId: x.session.String(), IdempotencyKey: "1",
+		SessionId: x.session.String(), IdempotencyKey: "1", Credentials: x.credentials,
 		Parts: []*runtimev1.InputPart{{Part: &runtimev1.InputPart_Text{Text: "go"}}},
 	}))
 	if err == nil {

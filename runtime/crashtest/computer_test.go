@@ -25,6 +25,7 @@ import (
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/flyapi"
 	"github.com/flyfleet/terraform-provider-flyfleet/fleet/ociimage"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal"
+	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner"
 	"github.com/flyfleet/terraform-provider-flyfleet/flylocal/runner/runnertest"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox/remote"
@@ -90,7 +91,15 @@ const fleetName = "crash"
 
 func startFleet(t *testing.T) *fleet {
 	t.Helper()
-	p, err := flylocal.Start(t.Context(), flylocal.Options{Dir: t.TempDir(), Runner: "namespace", HostTools: true, SettleDelay: time.Millisecond})
+	return startFleetWith(t, nil)
+}
+
+// startFleetWith starts one whose machines reach those addresses, and have those files besides.
+func startFleetWith(t *testing.T, egress []runner.Egress, files ...runnertest.Entry) *fleet {
+	t.Helper()
+	p, err := flylocal.Start(t.Context(), flylocal.Options{
+		Dir: t.TempDir(), Runner: "namespace", HostTools: true, Egress: egress, SettleDelay: time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +126,7 @@ func startFleet(t *testing.T) *fleet {
 	f.ok(err)
 	f.key, err = f.root.Delegate("rt-test", []string{"*"}, time.Hour, time.Now())
 	f.ok(err)
-	f.image = f.push()
+	f.image = f.push(files)
 	return f
 }
 
@@ -129,7 +138,7 @@ func (f *fleet) ok(err error) {
 }
 
 // push makes an image with today's control server.
-func (f *fleet) push() string {
+func (f *fleet) push(files []runnertest.Entry) string {
 	f.t.Helper()
 	dir := f.t.TempDir()
 	build := exec.CommandContext(f.t.Context(), "go", "build", "-buildvcs=false", "-o", dir, "github.com/flyfleet/terraform-provider-flyfleet/cmd/flyfleet-controlserver")
@@ -146,7 +155,7 @@ func (f *fleet) push() string {
 		runnertest.Dir("data", 0o755), runnertest.Dir("root", 0o700), runnertest.Dir("run", 0o755), runnertest.Dir("tmp", 0o1777),
 		runnertest.Link("workspace", "/data/workspace"),
 		runnertest.File(ociimage.ControlServerPath[1:], 0o755, string(server)),
-	}), v1.Config{Entrypoint: []string{ociimage.ControlServerPath, "serve"}})
+	}, files), v1.Config{Entrypoint: []string{ociimage.ControlServerPath, "serve"}})
 	f.ok(err)
 	tag, err := name.NewTag(f.p.RegistryHost() + "/tenant:v1")
 	f.ok(err)

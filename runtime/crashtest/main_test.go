@@ -20,6 +20,9 @@ var runs, kills, violations atomic.Int64
 
 func TestMain(m *testing.M) {
 	machineinit.RunIfInit()
+	if len(os.Args) == 3 && os.Args[1] == callerArg {
+		callBack(os.Args[2]) // a program on a machine: it does not come back
+	}
 	if os.Getenv("FLYFLEET_TEST_SERVE") != "" {
 		machinetest.Main(m) // a control server: it does not come back
 	}

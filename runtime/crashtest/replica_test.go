@@ -4,11 +4,13 @@ package crashtest
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -20,6 +22,7 @@ type replica struct {
 	cmd    *exec.Cmd
 	dead   chan struct{}
 	log    logged
+	at     atomic.Pointer[string]
 }
 
 // logged keeps the end of what a process says.
@@ -47,10 +50,8 @@ func (l *logged) String() string {
 // start runs a replica, with these points armed, each for one death.
 func (x *trial) start(points ...string) *replica {
 	x.t.Helper()
-	for _, point := range points {
-		x.write(filepath.Join(x.crashes, point), "")
-	}
-	r := &replica{trial: x, points: points, cmd: exec.Command(x.program, "serve"), dead: make(chan struct{})}
+	r := &replica{trial: x, cmd: exec.Command(x.program, "serve"), dead: make(chan struct{})}
+	r.arm(points...)
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, "FLYFLEET_") && !strings.HasPrefix(variable, "FLY_") {
 			r.cmd.Env = append(r.cmd.Env, variable)
@@ -61,6 +62,7 @@ func (x *trial) start(points ...string) *replica {
 		"FLYFLEET_MODEL_SCRIPT="+x.script, "FLYFLEET_MODEL_KEY="+secret, "FLYFLEET_CRASHPOINTS="+x.crashes, "FLYFLEET_LOG_LEVEL=DEBUG",
 	)
 	r.cmd.Env = append(r.cmd.Env, x.machine.env...)
+	r.cmd.Env = append(r.cmd.Env, x.env...)
 	r.cmd.Stderr = &r.log
 	// It does not outlive the test, however that ends.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -73,11 +75,35 @@ func (x *trial) start(points ...string) *replica {
 	}()
 	x.t.Cleanup(r.kill)
 	x.replicas = append(x.replicas, r)
+	x.newest.Store(r)
 	return r
+}
+
+// arm lets it die at each of these points.
+func (r *replica) arm(points ...string) {
+	for _, point := range points {
+		r.trial.write(filepath.Join(r.trial.crashes, point), "")
+	}
+	r.points = append(r.points, points...)
 }
 
 // leaseTTL is short, so that takeovers are soon.
 const leaseTTL = 2 * time.Second
+
+// address is where it serves; "" as long as it does not.
+func (r *replica) address() string {
+	if at := r.at.Load(); at != nil {
+		return *at
+	}
+	for line := range strings.Lines(r.log.String()) {
+		var said struct{ Msg, Address string }
+		if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "serving" {
+			r.at.Store(&said.Address)
+			return said.Address
+		}
+	}
+	return ""
+}
 
 func (r *replica) kill() {
 	_ = r.cmd.Process.Kill()

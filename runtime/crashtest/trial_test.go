@@ -48,7 +48,11 @@ type trial struct {
 	// dir is the trial's own in the workspace.
 	dir                     string
 	crashes, script, agents string
-	replicas                []*replica
+	// env is what its replicas have besides, credentials what its submission brings.
+	env         []string
+	credentials map[string]string
+	replicas    []*replica
+	newest      atomic.Pointer[replica]
 }
 
 var trials atomic.Int64

@@ -40,8 +40,13 @@ func (x *trial) verify() {
 			x.outputWhole(call, x.expects(state, call))
 		}
 	}
-	x.rows()
+	x.rows(1)
 	x.startsNothingAgain()
+	x.noneFailed()
+}
+
+func (x *trial) noneFailed() {
+	x.t.Helper()
 	for n, r := range x.replicas {
 		// Such as store.ErrCollision: two owners wrote the same entry. The rows are right even then, by their keys.
 		if strings.Contains(r.log.String(), `"msg":"a turn failed"`) {
@@ -173,7 +178,7 @@ func (x *trial) outputWhole(call *journal.Call, want string) {
 }
 
 // rows: what the database keeps beside the journal is at its end too, and nothing of it holds the secret.
-func (x *trial) rows() {
+func (x *trial) rows(cards int) {
 	x.t.Helper()
 	conn, err := pgx.Connect(x.t.Context(), x.url)
 	if err != nil {
@@ -183,7 +188,8 @@ func (x *trial) rows() {
 	for what, query := range map[string]string{
 		"calls that are not settled":          "SELECT count(*) FROM effects WHERE state <> 4",
 		"commands that have not ended":        "SELECT count(*) FROM execs WHERE state <> 2",
-		"cards besides the one":               "SELECT count(*) - 1 FROM approvals",
+		"cards too many":                      fmt.Sprintf("SELECT count(*) - %d FROM approvals", cards),
+		"calls of commands without an answer": "SELECT count(*) FROM callbacks WHERE state <> 3",
 		"cards that are open or undelivered":  "SELECT count(*) FROM approvals WHERE state = 1 OR delivered_seq IS NULL",
 		"cards that no call was started with": "SELECT count(*) FROM approvals WHERE consumed_seq IS NULL",
 		"submissions that are not settled":    "SELECT count(*) FROM submissions WHERE state <> 5",

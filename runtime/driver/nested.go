@@ -118,9 +118,9 @@ func (s *session) serve(ctx context.Context, j job) error {
 			return err
 		}
 	}
-	crashpoint.Hit("effect.before")
+	crashpoint.Hit("serve.before")
 	result, err := j.calls.Run(ctx, j.tool, tools.Call{Args: j.args, Body: j.body, Key: j.key, Resumed: j.again, Credential: j.credential})
-	crashpoint.Hit("effect.after")
+	crashpoint.Hit("serve.after")
 	if err != nil {
 		return err
 	}

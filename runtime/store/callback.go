@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/crashpoint"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store/statement"
 )
@@ -83,6 +84,7 @@ func (a Ask) named() string {
 // caller to prove. ErrConflict: the name is another request's. ErrNotFound: the command
 // does not run. ErrBusy: it has asked for too much.
 func (s *Store) AskCall(ctx context.Context, a Ask) (Callback, error) {
+	crashpoint.Hit("ask.before")
 	var made Callback
 	err := s.transaction(ctx, func(q *statement.Queries) (err error) {
 		if _, err = found(q.LockSession(ctx, statement.LockSessionParams{ID: a.Session, TenantID: a.Tenant})); err != nil {
@@ -94,6 +96,7 @@ func (s *Store) AskCall(ctx context.Context, a Ask) (Callback, error) {
 	if err != nil {
 		return Callback{}, fmt.Errorf("call of command %s: %w", a.Exec, err)
 	}
+	crashpoint.Hit("ask.after")
 	if made.State == CallbackAsked {
 		s.notifier.Ready(a.Session)
 	}
@@ -177,9 +180,11 @@ func (s *Store) CallbackAnswer(ctx context.Context, session uuid.UUID, call stri
 
 // CallbackTold says that the command has its answer: an equal request without a name is another call from now on.
 func (s *Store) CallbackTold(ctx context.Context, session uuid.UUID, call string) error {
+	crashpoint.Hit("told.before")
 	if err := tell(ctx, s.query.CallbackTold, statement.CallbackToldParams{SessionID: session, CallID: call}); err != nil {
 		return fmt.Errorf("store: call %s: %w", call, err)
 	}
+	crashpoint.Hit("told.after")
 	return nil
 }
 
