@@ -195,18 +195,20 @@ func isUnavailable(err error) bool {
 	return errors.As(err, &unavailable) || errors.Is(err, sandbox.ErrFenced)
 }
 
-// masker masks one text that comes in pieces. After the last one another text may follow.
-func (j job) masker() func(raw []byte, last bool) tools.Clean {
+// masker masks a text that comes in pieces, and then another one.
+func (j job) masker() func(raw []byte, then tools.Then) tools.Clean {
 	stream := j.mask.Stream()
-	return func(raw []byte, last bool) tools.Clean {
+	return func(raw []byte, then tools.Then) tools.Clean {
 		written := stream.Write(raw)
-		clean := tools.Clean{Data: written.Data, Raw: written.RawLen, Masks: written.Masks}
-		if last {
-			rest := stream.Close()
-			stream = j.mask.Stream()
-			clean = tools.Clean{Data: append(clean.Data, rest.Data...), Raw: clean.Raw + rest.RawLen, Masks: clean.Masks + rest.Masks}
+		var rest secrets.Chunk
+		switch then {
+		case tools.Last:
+			rest, stream = stream.Close(), j.mask.Stream()
+		case tools.Gap:
+			rest, stream = stream.Cut(), j.mask.AfterGap(0)
+		case tools.More:
 		}
-		return clean
+		return tools.Clean{Data: append(written.Data, rest.Data...), Raw: written.RawLen + rest.RawLen, Masks: written.Masks + rest.Masks}
 	}
 }
 
@@ -257,7 +259,15 @@ func (s *session) attempt(ctx context.Context, j *job, place *Place) error {
 	})
 	crashpoint.Hit("effect.after")
 	j.again = true
-	if failed := out.close(err == nil && (result.Exit != nil || result.Lost != nil)); failed != nil {
+	var rest func(*secrets.Stream) secrets.Chunk
+	switch {
+	case err != nil:
+	case result.Lost != nil:
+		rest = (*secrets.Stream).Cut
+	case result.Exit != nil:
+		rest = (*secrets.Stream).Close
+	}
+	if failed := out.close(rest); failed != nil {
 		return failed
 	}
 	if err != nil {

@@ -71,7 +71,7 @@ func (s *session) newOutput(ctx context.Context, j job) (*output, error) {
 	return o, nil
 }
 
-// last is the masked text before an end: whether a key begins there depends on it.
+// last is the masked text before an end, nothing where that is a gap: whether a secret begins there, or goes on, depends on it.
 func (o *output) last(stream sandbox.Stream, end int64) ([]byte, error) {
 	if end == 0 {
 		return nil, nil
@@ -92,9 +92,9 @@ func (o *output) take(piece sandbox.Output) error {
 		return o.failed
 	}
 	if piece.Missing > 0 {
-		o.add(piece.Stream, stream.Close())
+		o.add(piece.Stream, stream.Cut())
 		o.add(piece.Stream, secrets.Chunk{Offset: piece.Offset, RawLen: int(piece.Missing)})
-		o.streams[piece.Stream] = o.mask.Resume(piece.Offset+piece.Missing, nil)
+		o.streams[piece.Stream] = o.mask.AfterGap(piece.Offset + piece.Missing)
 	} else {
 		o.add(piece.Stream, stream.Write(piece.Data))
 	}
@@ -158,16 +158,16 @@ func (o *output) flushing() {
 	}
 }
 
-// close stores the rest, and tells what kept output from being stored. Nothing more may come. whole: the command has
-// ended, so what the redactor held back is stored too; otherwise the next follower gets it again.
-func (o *output) close(whole bool) error {
+// close stores the rest, and tells what kept output from being stored. Nothing more may come. rest gives what the redactor held
+// back of a command that has ended; it is nil for another one, whose next follower gets that again.
+func (o *output) close(rest func(*secrets.Stream) secrets.Chunk) error {
 	close(o.closed)
 	o.ended.Wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, stream := range []sandbox.Stream{sandbox.Stdout, sandbox.Stderr} {
-		if held := o.streams[stream]; held != nil && whole {
-			o.add(stream, held.Close())
+		if held := o.streams[stream]; held != nil && rest != nil {
+			o.add(stream, rest(held))
 		}
 	}
 	o.flush()

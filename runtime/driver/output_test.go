@@ -113,6 +113,75 @@ func (r *rig) output(exec string, stream store.Stream) (string, int64) {
 	return all.String(), at
 }
 
+// A secret lies over gaps in a command's output, one of them in front of the next owner, and over the loss of the command: what is
+// stored, and what the model is told, has no part of it.
+func TestSecretOverAGapIsMaskedWhoeverDies(t *testing.T) {
+	const secret = "first-half-and-the-second-half"
+	pieces := []sandbox.Output{
+		{Data: []byte("one first-ha")}, {Offset: 12, Missing: 30}, {Offset: 42, Data: []byte("-and-the-")}, {Offset: 51, Missing: 10},
+		{Offset: 61, Data: []byte("second-half two first-")},
+	}
+	var owners atomic.Int64
+	tool := both("true")
+	tool.Run = func(ctx context.Context, call tools.Call) (tools.Result, error) {
+		if _, err := call.Box.Start(ctx, sandbox.Command{ID: call.ExecID, IfEpoch: call.Epoch, Argv: []string{"true"}}); err != nil {
+			return tools.Result{}, err
+		}
+		mine, last := pieces[:4], owners.Add(1) == 2
+		if last {
+			mine = pieces[4:]
+			if call.From.Stdout != mine[0].Offset {
+				t.Errorf("the next owner goes on at %d", call.From.Stdout)
+			}
+		}
+		for _, piece := range mine {
+			piece.Stream = sandbox.Stdout
+			if err := call.Output(piece); err != nil {
+				return tools.Result{}, err
+			}
+		}
+		if !last {
+			<-ctx.Done()
+			return tools.Result{}, context.Cause(ctx)
+		}
+		var told []byte
+		for _, piece := range pieces {
+			then := tools.More
+			if piece.Missing > 0 {
+				then = tools.Gap
+			}
+			told = append(told, call.Mask(piece.Data, then).Data...)
+		}
+		told = append(told, call.Mask(nil, tools.Gap).Data...)
+		return tools.Result{Content: told, Lost: &sandbox.LostError{Reason: "restarted"}}, nil
+	}
+	r := newRig(t, "call: both {}\nsay: done", tool)
+	r.open = func(o *store.Options) { o.TTL = 400 * time.Millisecond }
+	r.change = func(o *driver.Options) { o.Known = []string{secret} }
+	session := r.session()
+	work := r.submit(session, "go")
+	kill := r.owner()
+	r.soon("the output before the next owner is stored", func() bool {
+		_, now := r.history(session)
+		return r.stored(now) == pieces[4].Offset
+	})
+	kill()
+	r.replica()
+	if now := r.settled(work.ID); now.Outcome != completed {
+		t.Fatalf("outcome %s", now.Outcome)
+	}
+	const want = "one [secret][secret][secret] two [secret]"
+	_, state := r.history(session)
+	for id := range state.Execs {
+		if got, end := r.output(id, store.Stdout); got != want || end != 83 {
+			t.Errorf("stored up to %d is %q", end, got)
+		}
+	}
+	if got := results(state); len(got) != 1 || got[0] != want {
+		t.Errorf("the model is told %q", got)
+	}
+}
+
 // A long result is masked before its middle is left out: the cut does not leave half a secret.
 func TestSecretOnTheCutOfALongResultIsMasked(t *testing.T) {
 	const secret = "s3cr3t-of-the-tenant"

@@ -115,6 +115,6 @@ func base64Forms(encoding *base64.Encoding, value string) []string {
 func (r *Redactor) Redact(text []byte) ([]byte, int) {
 	s := r.Stream()
 	s.held = text
-	chunk := s.emit(true)
+	chunk := s.emit(nothing)
 	return chunk.Data, chunk.Masks
 }

@@ -10,7 +10,18 @@ type Stream struct {
 	offset int64
 	// before is the byte that came out last: a key begins at the beginning of a word.
 	before byte
+	// torn: nothing has come out since a gap, so the bytes may begin in the middle of a secret.
+	torn bool
 }
+
+// end is what follows the bytes of a stream.
+type end int
+
+const (
+	more end = iota
+	nothing
+	gap
+)
 
 // Chunk is a piece of a stream.
 type Chunk struct {
@@ -26,8 +37,11 @@ type Chunk struct {
 // Stream masks from offset 0 on.
 func (r *Redactor) Stream() *Stream { return &Stream{redactor: r} }
 
-// Resume goes on at the raw offset where a chunk ended; last is that chunk's Data.
+// Resume goes on at the raw offset where a chunk ended; last is that chunk's Data, which is empty for a gap.
 func (r *Redactor) Resume(offset int64, last []byte) *Stream {
+	if offset > 0 && len(last) == 0 {
+		return r.AfterGap(offset)
+	}
 	s := &Stream{redactor: r, offset: offset}
 	if len(last) > 0 {
 		s.before = last[len(last)-1]
@@ -35,26 +49,36 @@ func (r *Redactor) Resume(offset int64, last []byte) *Stream {
 	return s
 }
 
+// AfterGap goes on at a raw offset before which bytes are missing. Where the text begins with MinValue bytes or more that a known
+// value may end with, they are masked. Of what has only the shape of a key nobody knows the end.
+func (r *Redactor) AfterGap(offset int64) *Stream {
+	return &Stream{redactor: r, offset: offset, torn: true}
+}
+
 // Write takes raw bytes and gives what is decided; RawLen is 0 when nothing is.
 func (s *Stream) Write(raw []byte) Chunk {
 	s.held = append(s.held, raw...)
-	return s.emit(false)
+	return s.emit(more)
 }
 
 // Close gives the rest: no more bytes will come.
-func (s *Stream) Close() Chunk { return s.emit(true) }
+func (s *Stream) Close() Chunk { return s.emit(nothing) }
 
-func (s *Stream) emit(closing bool) Chunk {
+// Cut gives the rest before a gap: what would be held back is masked when it has MinValue bytes or more, because the rest of a
+// secret may be among what is missing.
+func (s *Stream) Cut() Chunk { return s.emit(gap) }
+
+func (s *Stream) emit(then end) Chunk {
 	chunk := Chunk{Offset: s.offset}
 	text := s.held
 	at, plain := 0, 0
 	for at < len(text) {
-		if at+1 < len(text) && s.redactor.passes(text[at], text[at+1]) {
+		if !s.torn && at+1 < len(text) && s.redactor.passes(text[at], text[at+1]) {
 			s.before = text[at]
 			at++
 			continue
 		}
-		found := s.redactor.match(text[at:], s.before, closing)
+		found := s.find(text[at:], then)
 		if found.undecided {
 			break
 		}
@@ -63,10 +87,7 @@ func (s *Stream) emit(closing bool) Chunk {
 			at++
 			continue
 		}
-		to, undecided := s.redactor.extend(text[at:], found, closing)
-		if undecided {
-			break
-		}
+		to := found.to
 		chunk.Data = append(append(chunk.Data, text[plain:at+found.from]...), Mask...)
 		chunk.Masks++
 		s.before = Mask[len(Mask)-1]
@@ -78,6 +99,48 @@ func (s *Stream) emit(closing bool) Chunk {
 	s.held = append([]byte(nil), text[at:]...)
 	s.offset += int64(at)
 	return chunk
+}
+
+// find looks for secrets at the beginning of a text, up to the end of those that lie over each other.
+func (s *Stream) find(text []byte, then end) span {
+	found := s.redactor.match(text, s.before, then == nothing)
+	if s.torn && !found.undecided {
+		if rest := s.redactor.rest(text, then); rest.undecided || rest.to > 0 {
+			found = span{to: max(found.to, rest.to), undecided: rest.undecided}
+		}
+	}
+	if !found.undecided && found.to > 0 {
+		found.to, found.undecided = s.redactor.extend(text, found, then == nothing)
+	}
+	if found.undecided && then == gap {
+		found = span{}
+		if len(text) >= MinValue {
+			found.to = len(text)
+		}
+	}
+	s.torn = s.torn && found.undecided
+	return found
+}
+
+// rest looks at the beginning of a text for the rest of a known value whose beginning is missing, or for its middle when more is
+// missing behind the text.
+func (r *Redactor) rest(text []byte, then end) span {
+	found := span{}
+	for _, known := range r.known {
+		for _, form := range known {
+			for at := 1; at <= len(form)-MinValue; at++ {
+				n := min(len(form)-at, len(text))
+				switch {
+				case string(text[:n]) != form[at:at+n]:
+				case at+n == len(form):
+					found.to = max(found.to, n)
+				case then != nothing:
+					return span{undecided: true}
+				}
+			}
+		}
+	}
+	return found
 }
 
 // span is where in a text a secret is. The zero value is none.

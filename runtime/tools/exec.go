@@ -43,26 +43,27 @@ func runExec(ctx context.Context, call Call) (Result, error) {
 	}
 	var kept Cap
 	masks := 0
-	keep := func(raw []byte, last bool) {
-		clean := call.mask(raw, last)
+	keep := func(raw []byte, then Then) {
+		clean := call.mask(raw, then)
 		masks += clean.Masks
 		_, _ = kept.Write(clean.Data)
 	}
 	exit, err := process.Follow(ctx, sandbox.Offsets{}, func(out sandbox.Output) error {
 		if out.Missing > 0 {
-			keep(nil, true)
+			keep(nil, Gap)
 			fmt.Fprintf(&kept, "\n[%d bytes are kept nowhere]\n", out.Missing)
 		} else {
-			keep(out.Data, false)
+			keep(out.Data, More)
 		}
 		return pass(call, out)
 	})
-	keep(nil, true)
 	if err != nil {
+		keep(nil, Gap)
 		result, err := lostOr(ctx, err, &kept)
 		result.Masks = masks
 		return result, err
 	}
+	keep(nil, Last)
 	return Result{Content: report(&kept, exit), Masks: masks, Failed: exit.Code != 0, Exit: &exit}, nil
 }
 

@@ -1,26 +1,30 @@
 package tools_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/sandbox"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/secrets"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/tools"
 )
 
 // hiding masks values as the driver does.
-func hiding(values ...string) func(raw []byte, last bool) tools.Clean {
+func hiding(values ...string) func(raw []byte, then tools.Then) tools.Clean {
 	stream := secrets.NewRedactor(values...).Stream()
-	return func(raw []byte, last bool) tools.Clean {
+	return func(raw []byte, then tools.Then) tools.Clean {
 		chunk := stream.Write(raw)
-		clean := tools.Clean{Data: chunk.Data, Raw: chunk.RawLen, Masks: chunk.Masks}
-		if last {
-			rest := stream.Close()
-			stream = secrets.NewRedactor(values...).Stream()
-			clean = tools.Clean{Data: append(clean.Data, rest.Data...), Raw: clean.Raw + rest.RawLen, Masks: clean.Masks + rest.Masks}
+		var rest secrets.Chunk
+		switch then {
+		case tools.Last:
+			rest, stream = stream.Close(), secrets.NewRedactor(values...).Stream()
+		case tools.Gap:
+			rest, stream = stream.Cut(), secrets.NewRedactor(values...).AfterGap(0)
+		case tools.More:
 		}
-		return clean
+		return tools.Clean{Data: append(chunk.Data, rest.Data...), Raw: chunk.RawLen + rest.RawLen, Masks: chunk.Masks + rest.Masks}
 	}
 }
 
@@ -102,6 +106,45 @@ func TestSecretOnACutIsHidden(t *testing.T) {
 				t.Errorf("%d masks are counted", result.Masks)
 			}
 		})
+	}
+}
+
+// torn is a computer whose commands' output has a gap, and at last is lost.
+type torn struct{ sandbox.Sandbox }
+
+// Start is Commands'.
+func (b torn) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+	p, err := b.Sandbox.Start(ctx, c)
+	return tornProcess{p}, err
+}
+
+type tornProcess struct{ sandbox.Process }
+
+// Follow is Process's.
+func (p tornProcess) Follow(ctx context.Context, from sandbox.Offsets, take func(sandbox.Output) error) (sandbox.Exit, error) {
+	if exit, err := p.Process.Follow(ctx, from, func(sandbox.Output) error { return nil }); err != nil {
+		return exit, err
+	}
+	for _, o := range []sandbox.Output{
+		{Data: []byte("one first-ha")}, {Offset: 12, Missing: 30}, {Offset: 42, Data: []byte("second-half two first-")},
+	} {
+		o.Stream = sandbox.Stdout
+		if err := take(o); err != nil {
+			return sandbox.Exit{}, err
+		}
+	}
+	return sandbox.Exit{}, &sandbox.LostError{Reason: "restarted"}
+}
+
+// A secret that lies over a gap in a command's output, or over its loss, is hidden on both sides.
+func TestSecretOverAGapIsHidden(t *testing.T) {
+	b := setup(t)
+	call := b.call("command", "true")
+	call.Box, call.Mask = torn{b.box}, hiding("first-half-and-the-second-half")
+	result := b.run("exec", call)
+	const want = "one [secret]\n[30 bytes are kept nowhere]\n[secret] two [secret]\n[lost: "
+	if got := string(result.Content); !strings.HasPrefix(got, want) || result.Masks != 3 {
+		t.Errorf("told was %q, with %d masks", got, result.Masks)
 	}
 }
 

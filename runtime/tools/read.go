@@ -92,19 +92,19 @@ func (l *lines) take(piece []byte) {
 	}
 	from := min(max(l.from-before, 0), int64(len(piece)))
 	to := min(max(l.to-before, from), int64(len(piece)))
-	l.keep(l.call.mask(piece[:from], false))
-	l.keep(l.call.mask(piece[from:to], false))
+	l.keep(l.call.mask(piece[:from], More))
+	l.keep(l.call.mask(piece[from:to], More))
 	for rest := piece[to:]; len(rest) > 0 && !l.decided(); {
 		// In small pieces: where something was masked no place in it is known, and all of it is shown.
 		n := min(len(rest), 256)
-		l.keep(l.call.mask(rest[:n], false))
+		l.keep(l.call.mask(rest[:n], More))
 		rest = rest[n:]
 	}
 }
 
 func (l *lines) end() {
 	if !l.decided() {
-		l.keep(l.call.mask(nil, true))
+		l.keep(l.call.mask(nil, Last))
 	}
 	l.ended = l.to >= l.size
 }

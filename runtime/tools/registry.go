@@ -51,10 +51,19 @@ type Call struct {
 	// Output gets a command's raw output from From on, as it comes. Nil: nobody wants it.
 	Output func(sandbox.Output) error
 	From   sandbox.Offsets
-	// Mask hides secrets in text that comes in pieces; last says that no more comes, and another text may follow. What is cut out
-	// of a long result must be masked before it is cut: half a secret is not known as one. Nil: nothing is hidden here.
-	Mask func(raw []byte, last bool) Clean
+	// Mask hides secrets in text that comes in pieces. What is cut out of a long result must be masked before it is cut: half a
+	// secret is not known as one. Nil: nothing is hidden here.
+	Mask func(raw []byte, then Then) Clean
 }
+
+// Then is what follows a piece of a text.
+type Then int
+
+const (
+	More Then = iota // the text goes on
+	Last             // nothing; another text may come
+	Gap              // the text goes on, but something is missing before
+)
 
 // Clean is what is decided of a text that comes in pieces.
 type Clean struct {
@@ -65,19 +74,20 @@ type Clean struct {
 	Masks int
 }
 
-func (c Call) mask(raw []byte, last bool) Clean {
+func (c Call) mask(raw []byte, then Then) Clean {
 	if c.Mask == nil {
 		return Clean{Data: raw, Raw: len(raw)}
 	}
-	return c.Mask(raw, last)
+	return c.Mask(raw, then)
 }
 
 // masked hides secrets in a text. Of one that was cut off nothing is shown that may be the beginning of a secret.
 func (c Call) masked(text []byte, cut bool) Clean {
-	clean := c.mask(text, !cut)
-	if cut {
-		c.mask(nil, true)
+	if !cut {
+		return c.mask(text, Last)
 	}
+	clean := c.mask(text, More)
+	c.mask(nil, Last)
 	return clean
 }
 
