@@ -119,12 +119,13 @@ var outputCases = []testCase{
 	}},
 	{name: "output goes after its days, the exec stays", run: func(w *world) {
 		t := w.begin()
-		running, ended := t.exec("c1"), t.exec("c2")
-		w.ok(w.AppendOutput(w.Context(), t.claim, []store.Chunk{chunk(running, 0, "a"), chunk(ended, 0, "b")}))
+		running, ended, young := t.exec("c1"), t.exec("c2"), t.exec("c3")
+		w.ok(w.AppendOutput(w.Context(), t.claim, []store.Chunk{chunk(running, 0, "a"), chunk(ended, 0, "b"), chunk(young, 0, "c")}))
 		t.must(func(s *store.Step) { s.ExecEnds = []store.ExecEnd{{ID: ended, Lost: true}} }, execExited("c2", ended))
 		w.db.Elapse(w, 100*time.Hour)
+		t.must(func(s *store.Step) { s.ExecEnds = []store.ExecEnd{{ID: young}} }, execExited("c3", young))
 		n, err := w.DropOutput(w.Context(), 50*time.Hour, 10)
-		if w.ok(err); n != 1 || w.stdout(ended) != "" || w.stdout(running) != "a" {
+		if w.ok(err); n != 1 || w.stdout(ended) != "" || w.stdout(running) != "a" || w.stdout(young) != "c" {
 			w.Errorf("%d chunks dropped", n)
 		}
 		row, err := w.Exec(w.Context(), tenant, ended)

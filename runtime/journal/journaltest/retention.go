@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
@@ -32,15 +34,20 @@ var retentionCases = []testCase{
 		t.end()
 		w.index()
 		large := digestOfLast(w, t)
+		closed := w.begin()
+		closed.end()
+		w.ok(w.CloseSession(w.Context(), tenant, closed.id))
 		w.db.Elapse(w, week)
 		young := w.begin()
 		young.end()
 		n, err := w.Retain(w.Context(), 5*24*time.Hour, 10)
-		if w.ok(err); n != 1 {
-			w.Fatalf("%d sessions went, want 1", n)
+		if w.ok(err); n != 2 {
+			w.Fatalf("%d sessions went, want 2", n)
 		}
-		_, err = w.Session(w.Context(), tenant, t.id)
-		w.is(err, store.ErrNotFound)
+		for _, id := range []uuid.UUID{t.id, closed.id} {
+			_, err = w.Session(w.Context(), tenant, id)
+			w.is(err, store.ErrNotFound)
+		}
 		if w.stdout(id) != "" || len(w.search("hello")) != 0 {
 			w.Error("output or index is still there")
 		}
@@ -56,13 +63,18 @@ var retentionCases = []testCase{
 		parked.call("c1", opaque)
 		parked.card("c1", 10000*time.Hour)
 		parked.park()
+		ready := w.session()
+		w.submit(ready, "k")
 		w.db.Elapse(w, 50*week)
 		n, err := w.Retain(w.Context(), time.Hour, 10)
 		if w.ok(err); n != 0 {
 			w.Errorf("%d sessions went", n)
 		}
-		w.entries(running.id)
-		w.entries(parked.id)
+		for _, id := range []uuid.UUID{running.id, parked.id, ready} {
+			if len(w.entries(id)) == 0 {
+				w.Errorf("session %s is gone", id)
+			}
+		}
 	}},
 	{name: "a fork outlives its ancestors", run: func(w *world) {
 		t := w.begin()
