@@ -118,7 +118,10 @@ func (r *rig) output(exec string, stream store.Stream) (string, int64) {
 func TestSecretOverAGapIsMaskedWhoeverDies(t *testing.T) {
 	const secret = "first-half-and-the-second-half"
 	pieces := []sandbox.Output{
-		{Data: []byte("one first-ha")}, {Offset: 12, Missing: 30}, {Offset: 42, Data: []byte("-and-the-")}, {Offset: 51, Missing: 10},
+		{Data: []byte("one first-ha")},
+		{Offset: 12, Missing: 30},
+		{Offset: 42, Data: []byte("-and-the-")},
+		{Offset: 51, Missing: 10},
 		{Offset: 61, Data: []byte("second-half two first-")},
 	}
 	var owners atomic.Int64

@@ -81,8 +81,19 @@ func TestErasedSessionHasNoWordsAndGoesOn(t *testing.T) {
 	}
 	settle("run: echo private\nsay: private")
 
+	// What a fork has from its parent is not the fork's.
+	before, err := db.Load(t.Context(), "acme", session.ID, 0, 0)
+	ok(t, err)
+	fork, err := db.Fork(t.Context(), "acme", session.ID, before[len(before)-1].Seq, store.NewID())
+	ok(t, err)
 	var out bytes.Buffer
-	c := Command{Tenant: "acme", Session: session.ID, Reason: "asked for"}
+	c := Command{Tenant: "acme", Session: fork.ID, Reason: "asked for"}
+	ok(t, c.erase(t.Context(), db, &out))
+	if out.String() != "erased 0 entries of session "+fork.ID.String()+"\n" {
+		t.Errorf("of the fork it says %q", out.String())
+	}
+	out.Reset()
+	c = Command{Tenant: "acme", Session: session.ID, Reason: "asked for"}
 	ok(t, c.erase(t.Context(), db, &out))
 	if !strings.HasPrefix(out.String(), "erased 4 entries") {
 		t.Errorf("it says %q", out.String())

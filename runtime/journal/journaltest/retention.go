@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"bytes"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
 
@@ -138,6 +140,9 @@ var retentionCases = []testCase{
 		t.must(nil, answer("private"))
 		t.call("c1", opaque)
 		card := t.card("c1", time.Hour)
+		_, err := w.Decide(w.Context(), store.Decision{Tenant: tenant, Approval: card, Key: "d", Approve: true, EditedArgs: []byte(`"private"`), Reason: "private"})
+		w.ok(err)
+		w.ok(t.deliver(card, journalv1.Decision_DECISION_APPROVED))
 		id := t.exec("c2")
 		w.ok(w.AppendOutput(w.Context(), t.claim, []store.Chunk{chunk(id, 0, "private")}))
 		t.must(nil, result("c2", good, []byte("private")))
@@ -154,8 +159,8 @@ var retentionCases = []testCase{
 			w.Errorf("the payload is %q, the output %q", submission.Payload, w.stdout(id))
 		}
 		shown, err := w.Approval(w.Context(), tenant, card)
-		if w.ok(err); len(shown.Summary) != 0 {
-			w.Errorf("the card shows %s", shown.Summary)
+		if w.ok(err); len(shown.Summary)+len(shown.EditedArgs)+len(shown.Reason) != 0 {
+			w.Errorf("the card shows %+v", shown)
 		}
 	}},
 	{name: "a chore is one caller's until it is due again", run: func(w *world) {
@@ -196,16 +201,42 @@ var retentionCases = []testCase{
 	}},
 	{name: "erasure reaches copies", run: func(w *world) {
 		t := w.begin()
-		t.must(nil, answer("private"))
+		t.must(nil, answer(strings.Repeat("private ", 20<<10)))
 		deep := t
 		for range 35 {
 			w.ok(w.Release(w.Context(), deep.claim, 1000*time.Hour))
 			deep = deep.fork(deep.last)
 		}
+		w.index()
+		if hits := w.search("private"); len(hits) < 2 {
+			w.Errorf("before the erasure: %+v", hits)
+		}
+		large := digestOfLast(w, t)
 		w.ok(w.Erase(w.Context(), tenant, t.id, 3, "asked for"))
 		if e := w.entries(deep.id)[2]; e.Kind != journal.KindRedaction {
 			w.Errorf("the copy still is a %s", e.Kind)
 		}
+		if hits := w.search("private"); len(hits) != 0 {
+			w.Errorf("hits are %+v", hits)
+		}
+		_, err := w.Blob(w.Context(), tenant, large)
+		w.is(err, store.ErrNotFound)
+	}},
+	{name: "erasure leaves the same bytes where they are said elsewhere", run: func(w *world) {
+		said := answer(strings.Repeat("public ", 20<<10))
+		t, other := w.begin(), w.begin()
+		t.must(nil, said, said)
+		other.must(nil, said)
+		large := digestOfLast(w, t)
+		w.ok(w.Erase(w.Context(), tenant, t.id, 3, "asked for"))
+		w.ok(w.Erase(w.Context(), tenant, other.id, 3, "asked for"))
+		if got := kinds(w.entries(t.id)); got != "session_created input_accepted redaction model_completed " {
+			w.Errorf("kinds are %s", got)
+		}
+		w.db.Elapse(w, week)
+		w.ok(w.Tidy(w.Context()))
+		_, err := w.Blob(w.Context(), tenant, large)
+		w.ok(err)
 	}},
 	{name: "tidying again and again harms nothing", run: func(w *world) {
 		t := w.begin()
