@@ -59,10 +59,11 @@ type Call struct {
 // Then is what follows a piece of a text.
 type Then int
 
+// More of the text; nothing, after which another text may come; more of it, but something is missing before.
 const (
-	More Then = iota // the text goes on
-	Last             // nothing; another text may come
-	Gap              // the text goes on, but something is missing before
+	More Then = iota
+	Last
+	Gap
 )
 
 // Clean is what is decided of a text that comes in pieces.
