@@ -41,7 +41,7 @@ func TestWhatIsOldGoesWhenItIsNotToBeKept(t *testing.T) {
 	// One pass a minute, whoever makes it.
 	shorter := func(c *Config) { c.KeepSessions = 24 * time.Hour }
 	early := startReplicaOn(t, url, "", shorter)
-	early.submit(busy, "say: once more")
+	early.submit(busy, "run: echo kept\nsay: once more")
 	early.stop()
 	if there, _ := kept(t, url, idle); !there {
 		t.Fatal("a replica made a pass that was not due")
@@ -51,8 +51,9 @@ func TestWhatIsOldGoesWhenItIsNotToBeKept(t *testing.T) {
 	fourth := startReplicaOn(t, url, "", shorter)
 	fourth.soon("the old session goes", func() bool { there, _ := kept(t, url, idle); return !there })
 	fourth.stop()
-	if there, _ := kept(t, url, busy); !there {
-		t.Error("a session went to which something had happened")
+	// Nothing is said about output.
+	if there, output := kept(t, url, busy); !there || output != 1 {
+		t.Errorf("a session to which something had happened is there: %v, with %d pieces of output", there, output)
 	}
 }
 
