@@ -11,6 +11,6 @@
 //	ask.before, ask.after, told.before, told.after (a command's call by the way back: its row, and the note that it has its answer)
 //
 // Points of the driver: model.answered (the answer is not committed), effect.before and effect.after (around a tool, whose
-// intent is committed and whose result is not), exec.start.before and exec.start.after (around the machine's start), serve.before and serve.after (effect's, of a call that
-// a command asks for).
+// intent is committed and whose result is not), exec.start.before and exec.start.after (around the machine's start),
+// serve.before and serve.after (around a call that a command asks for, as effect's are around the others).
 package crashpoint

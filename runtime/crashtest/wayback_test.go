@@ -16,6 +16,7 @@ import (
 
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal"
 	"github.com/flyfleet/terraform-provider-flyfleet/runtime/journal/journalv1"
+	"github.com/flyfleet/terraform-provider-flyfleet/runtime/store"
 )
 
 // called is a call that a command makes: the name is its upstream's.
@@ -153,11 +154,30 @@ func (a *asking) runs() *replica {
 	if err := a.submitBy(client); err != nil {
 		a.t.Fatalf("%v\n%s", err, r.log.String())
 	}
-	a.soon(func() string { return "the command does not begin:\n" + r.log.String() }, func() bool { return a.read("ready") != "" })
+	a.soon(func() string { return "the command does not begin:\n" + r.log.String() }, a.stands)
 	if where := a.onTheMachine("FLYFLEET_PROXY_TOKEN=ffm1[.]"); !strings.Contains(where, "environ") {
 		a.t.Errorf("no command's token is found, only %q", where)
 	}
 	return r
+}
+
+// stands says whether the command has said that it is there.
+func (a *asking) stands() bool {
+	a.t.Helper()
+	running, err := a.db.RunningExecs(a.t.Context(), a.session)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for _, exec := range running {
+		said, err := a.db.ReadOutput(a.t.Context(), tenant, exec.ID, store.Stdout, 0, 1)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		if len(said) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // dies lets a replica die at a place of the call, and the next one finish.
