@@ -47,6 +47,9 @@ func startPlatformOn(t testing.TB, runner string) *platform {
 		if err := local.Close(ctx); err != nil {
 			t.Errorf("stopping the platform: %v", err)
 		}
+		if err := flylocal.Remove(ctx, local.Dir, nil); err != nil { // files of other ids, which an ordinary user's rm leaves
+			t.Error(err)
+		}
 		if t.Failed() {
 			t.Logf("platform's log:\n%s", tail(log.String(), 8000))
 		}
