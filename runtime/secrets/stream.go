@@ -87,11 +87,10 @@ func (s *Stream) emit(then end) Chunk {
 			at++
 			continue
 		}
-		to := found.to
 		chunk.Data = append(append(chunk.Data, text[plain:at+found.from]...), Mask...)
 		chunk.Masks++
 		s.before = Mask[len(Mask)-1]
-		at += to
+		at += found.to
 		plain = at
 	}
 	chunk.Data = append(chunk.Data, text[plain:at]...)

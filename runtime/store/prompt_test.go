@@ -91,6 +91,25 @@ func TestReadAfterTheStatementIsNotHurried(t *testing.T) {
 	}
 }
 
+// While one step is under way no other one's thread waits, whichever of them is over first.
+func TestOnlyOneThreadWaits(t *testing.T) {
+	w := newWriter(nil, nil, 2, nil)
+	enter := func(want bool) *lane {
+		t.Helper()
+		l, sole, err := w.enter(new(pending))
+		if err != nil || l == nil || sole != want {
+			t.Fatalf("lane %v, sole %v, %v, want %v", l, sole, err, want)
+		}
+		return l
+	}
+	first, second := enter(true), enter(false)
+	w.leave(t.Context(), first)
+	third := enter(false)
+	w.leave(t.Context(), second)
+	w.leave(t.Context(), third)
+	enter(true)
+}
+
 // Under TLS the expectation is the inner connection's.
 func TestExpectationReachesUnderTLS(t *testing.T) {
 	ours, _ := pair(t)

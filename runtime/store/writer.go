@@ -71,13 +71,13 @@ func newWriter(pool *pgxpool.Pool, life *life, lanes int, serving *sync.WaitGrou
 // append waits until the step is in the journal. Its errors are errAlone, and what the connection or the context said.
 func (w *writer) append(ctx context.Context, c Claim, step Step, rows []row) error {
 	p := &pending{claim: c, after: step.After, async: step.Async, rows: rows, answer: make(chan error, 1)}
-	l, alone, err := w.enter(p)
+	l, sole, err := w.enter(p)
 	if err != nil {
 		return err
 	}
 	if l != nil {
-		w.insert(ctx, l, []*pending{p}, alone)
-		w.leave(ctx, l, 1)
+		w.insert(ctx, l, []*pending{p}, sole)
+		w.leave(ctx, l)
 		return <-p.answer
 	}
 	select {
@@ -103,8 +103,8 @@ func (w *writer) withdraw(p *pending) bool {
 	return true
 }
 
-// enter gives a lane to insert the step over, or lets it wait when all are taken. alone says that no other is.
-func (w *writer) enter(p *pending) (l *lane, alone bool, err error) {
+// enter gives a lane to insert the step over, or lets it wait when all are taken. sole says that no other is under way.
+func (w *writer) enter(p *pending) (l *lane, sole bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed != nil {
@@ -116,39 +116,35 @@ func (w *writer) enter(p *pending) (l *lane, alone bool, err error) {
 		return nil, false, nil
 	}
 	l, w.idle = w.idle[last], w.idle[:last]
-	alone = w.busy == 0
+	sole = w.busy == 0
 	w.busy++
-	return l, alone, nil
+	return l, sole, nil
 }
 
-// leave gives back a lane that has inserted so many steps. What waits is not for its user to serve.
-func (w *writer) leave(ctx context.Context, l *lane, steps int) {
+// leave gives back a lane that has inserted one step. What waits is not for its user to serve.
+func (w *writer) leave(ctx context.Context, l *lane) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.busy -= steps
-	if len(w.waiting) == 0 {
-		w.idle = append(w.idle, l)
-		return
+	if batch := w.next(l, 1); batch != nil {
+		w.serving.Go(func() { w.serve(context.WithoutCancel(ctx), l, batch) })
 	}
-	batch := w.share()
-	w.serving.Go(func() { w.serve(context.WithoutCancel(ctx), l, batch) })
 }
 
 // serve inserts until nothing waits. What has begun is finished, also while closing: ctx does not end.
 func (w *writer) serve(ctx context.Context, l *lane, batch []*pending) {
-	for len(batch) > 0 {
+	for batch != nil {
 		w.insert(ctx, l, batch, false)
 		// Those who were answered come back with what they have next before this looks again: else the fastest of
 		// them has a statement of its own, and all the others wait for it.
 		runtime.Gosched()
+		w.mu.Lock()
 		batch = w.next(l, len(batch))
+		w.mu.Unlock()
 	}
 }
 
-// next is what a lane inserts after so many steps; when nothing waits, the lane is idle.
+// next is what a lane inserts after so many steps; when nothing waits, the lane is idle. The caller holds mu.
 func (w *writer) next(l *lane, steps int) []*pending {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.busy -= steps
 	if len(w.waiting) == 0 {
 		w.idle = append(w.idle, l)
@@ -191,8 +187,8 @@ func (p *pending) size() int {
 }
 
 // insert appends a batch and answers each of its steps.
-func (w *writer) insert(ctx context.Context, l *lane, batch []*pending, alone bool) {
-	accepted, at, err := w.send(ctx, l, batch, alone)
+func (w *writer) insert(ctx context.Context, l *lane, batch []*pending, sole bool) {
+	accepted, at, err := w.send(ctx, l, batch, sole)
 	if err != nil && !passing(err) {
 		err = errAlone // one bad row fails the statement; a broken connection is everybody's
 	}
@@ -210,13 +206,13 @@ func (w *writer) insert(ctx context.Context, l *lane, batch []*pending, alone bo
 }
 
 // send says of each step whether it was accepted, and the store's life at which the connection was there.
-func (w *writer) send(ctx context.Context, l *lane, batch []*pending, alone bool) (accepted []bool, at int64, err error) {
+func (w *writer) send(ctx context.Context, l *lane, batch []*pending, sole bool) (accepted []bool, at int64, err error) {
 	conn, err := w.pool.Acquire(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer conn.Release()
-	ctx, over := expect(ctx, conn.Conn().PgConn().Conn(), writerPatience, alone)
+	ctx, over := expect(ctx, conn.Conn().PgConn().Conn(), writerPatience, sole)
 	defer over()
 	at = w.life.Load()
 	first := batch[0]
